@@ -17,11 +17,11 @@ from sandbox_server.db.session import Sessions, create_engine, create_sessions
 from sandbox_server.domain.state import State
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.lifecycle import build_reconciliation
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
-from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.vault import KEY_LENGTH, Vault
 
 _SANDBOXES = 10_000
@@ -66,7 +66,7 @@ async def _drain(url: str, stub: Stub, sandboxes: int, within: timedelta) -> Lag
     notifications = Notifications(engine)
     Changes(notifications)
     handlers = {
-        kinds.SANDBOX: Reconciler(sessions, backends, vault).reconcile,
+        kinds.SANDBOX: build_reconciliation(sessions, backends, vault).reconciler.reconcile,
         kinds.ADMISSION: Admission(sessions).admit_queued,
     }
     scheduler = SandboxQueueScheduler(sessions, handlers, notifications)

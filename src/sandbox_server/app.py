@@ -41,8 +41,8 @@ from sandbox_server.ports import api as ports
 from sandbox_server.ports.host_form import SandboxHosts
 from sandbox_server.ports.path_form import PATH_FORM, PathForm
 from sandbox_server.sandboxes import api as sandboxes
-from sandbox_server.sandboxes import api_sessions as sessions
 from sandbox_server.snapshots import api as snapshots
+from sandbox_server.snapshots import api_forks as forks
 from sandbox_server.templates import api as templates
 from sandbox_server.terminals import api as terminals
 from sandbox_server.tools import api as mcp
@@ -54,8 +54,8 @@ _ROUTES = (
     *(agent_socket,),
     *(
         sandboxes,
+        forks,
         ports,
-        sessions,
         commands,
         agent_runs,
         terminals,

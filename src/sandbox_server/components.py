@@ -32,7 +32,9 @@ from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.views import SandboxViews
 from sandbox_server.settings import Settings
+from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.templates.catalog import Catalog
+from sandbox_server.templates.lookup import TemplateLookup
 from sandbox_server.terminals.service import Terminals
 from sandbox_server.tools.health_checks import ServiceHealth
 from sandbox_server.tools.server_proxy import ToolServerProxy
@@ -56,6 +58,8 @@ class Core:
     streams: StreamHub
     sandbox_access: SandboxAccess
     service_config: ServiceConfigWriter
+    snapshots: SnapshotService
+    template_lookup: TemplateLookup
     public_address: PublicAddress
 
 
@@ -96,6 +100,7 @@ class Components:
     service_logs: ServiceLogRecorder
     tool_servers: ToolServerProxy
     sandbox_views: SandboxViews
+    snapshots: SnapshotService
     catalog: Catalog
     verbs: Verbs
 
@@ -156,6 +161,7 @@ def build_components(core: Core) -> Components:
         sandbox_views=SandboxViews(
             sessions, core.backends, core.vault, core.public_address, service_health
         ),
-        catalog=Catalog(sessions, core.backends, core.vault),
+        snapshots=core.snapshots,
+        catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
         verbs=Verbs(controller, commands, contents),
     )

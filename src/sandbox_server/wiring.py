@@ -23,8 +23,8 @@ from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
     AGENT_TEMPLATE,
+    DRIFT_CHECK,
     HOUSEKEEPING,
-    PATROL,
     SANDBOX,
     SERVICES,
     SNAPSHOT,
@@ -34,22 +34,20 @@ from sandbox_server.jobs.kinds import (
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.jobs.worker import Handler
+from sandbox_server.lifecycle import (
+    build_drift_checker,
+    build_reconciliation,
+    build_use_cases,
+)
 from sandbox_server.log.hub import StreamHub
 from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.metrics.instruments import watch_event_loop
 from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
-from sandbox_server.sandboxes.drift.checker import DriftChecker
 from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
-from sandbox_server.sandboxes.reconciler import Reconciler
-from sandbox_server.sandboxes.sandbox_access import SandboxAccess
-from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
 from sandbox_server.settings import Settings
-from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.structured_logging import log_context
 from sandbox_server.templates.agent_template import AgentTemplate
 from sandbox_server.templates.builder import TemplateBuilder
@@ -125,20 +123,22 @@ def _assemble(
 ) -> Server:
     changes = Changes(notifications)
     public_address = PublicAddress(settings.url_from_outside)
-    service_config = ServiceConfigWriter(sessions, backends, vault, public_address)
-    reconciler = Reconciler(sessions, backends, vault, changes, service_config=service_config)
-    drift = DriftChecker(sessions, backends, vault, reconciler)
-    admission = Admission(sessions)
-    shutdown_pauser = ShutdownPauser(sessions, admission, notifications)
+    lifecycle = build_reconciliation(
+        sessions, backends, vault, changes=changes, public_address=public_address
+    )
+    drift = build_drift_checker(sessions, backends, vault, lifecycle)
+    shutdown_pauser = ShutdownPauser(sessions, lifecycle.admission, notifications)
     retention_job = RetentionJob(sessions, _retention(settings))
     handlers = {
-        SANDBOX: _named_in_log(reconciler.reconcile),
+        SANDBOX: _named_in_log(lifecycle.reconciler.reconcile),
         ADMISSION: shutdown_pauser.admit,
-        SERVICES: _named_in_log(service_config.update),
-        SNAPSHOT: SnapshotReconciler(sessions, backends).reconcile,
-        TEMPLATE_BUILD: TemplateBuilder(sessions, backends, vault, bundled=bundled).work,
+        SERVICES: _named_in_log(lifecycle.service_config.update),
+        SNAPSHOT: lifecycle.snapshots.reconcile,
+        TEMPLATE_BUILD: TemplateBuilder(
+            sessions, backends, vault, lifecycle.waiters.release, bundled=bundled
+        ).work,
         TEMPLATES: TemplateDiscovery(sessions, backends).work,
-        PATROL: drift.check,
+        DRIFT_CHECK: drift.check,
         HOUSEKEEPING: retention_job.work,
         AGENT_RUN: PauseAfterRun(sessions).work,
     }
@@ -154,14 +154,14 @@ def _assemble(
         limits=backends.limits,
     )
     placement = Placement(backends, defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT)
-    controller = SandboxController(
-        sessions, scheduler, admission, reconciler, backends, placement, changes, vault
+    use_cases = build_use_cases(
+        sessions, backends, vault, lifecycle, scheduler, changes=changes, placement=placement
     )
-    sandbox_access = SandboxAccess(backends, vault)
+    controller = use_cases.controller
     recordings = open_recordings(
         sessions,
-        sandbox_access,
-        controller.activity,
+        use_cases.access,
+        use_cases.activity,
         changes,
         notifications,
         lease=timedelta(seconds=settings.lease_s),
@@ -176,8 +176,10 @@ def _assemble(
         commands=Commands(sessions, controller, recordings, LogNotifications(notifications)),
         recordings=recordings,
         streams=StreamHub(sessions, notifications),
-        sandbox_access=sandbox_access,
-        service_config=service_config,
+        sandbox_access=use_cases.access,
+        service_config=lifecycle.service_config,
+        snapshots=use_cases.snapshots,
+        template_lookup=use_cases.lookup,
         public_address=public_address,
     )
     return Server(build_components(core), scheduler, retention_job, shutdown_pauser)

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 from sandbox_server.db.models import Backend
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.jobs.kinds import ADMISSION, PATROL, TEMPLATES
+from sandbox_server.jobs.kinds import ADMISSION, DRIFT_CHECK, TEMPLATES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.registry import NOT_CONFIGURED, Backends, KnownBackend
 from sandbox_server.providers.repository import BackendRepository
@@ -61,6 +61,6 @@ async def register_backends(sessions: Sessions, backends: Backends) -> None:
         await rows.retire_except(list(backends), reason=NOT_CONFIGURED)
         jobs = JobRepository(session)
         for name in sorted(backends):
-            await jobs.due(PATROL, name)
+            await jobs.due(DRIFT_CHECK, name)
             await jobs.due(ADMISSION, name)
             await jobs.due(TEMPLATES, name)

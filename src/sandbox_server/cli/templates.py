@@ -13,6 +13,7 @@ from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import BackendNotFound
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.lifecycle import build_reconciliation
 from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.providers.settings import BackendSettings
@@ -70,7 +71,13 @@ async def _build(
                 state_dir=settings.state_dir,
             )
             order = _Order(sessions, backends, template, wanted)
-            builds = TemplateBuilder(sessions, backends, vault, bundled=bundled)
+            builds = TemplateBuilder(
+                sessions,
+                backends,
+                vault,
+                build_reconciliation(sessions, backends, vault).waiters.release,
+                bundled=bundled,
+            )
             return await order.carry_out(builds, force=given["force"])
     finally:
         await backends.close()

@@ -4,21 +4,22 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True)
 class LeasedJob:
-    """A job that is its holder's until the lease lapses."""
+    """A job that belongs to its holder until the lease expires."""
 
     id: int
     kind: str
     subject: str
     attempts: int
-    leased_by: str  # differs for each lease, so that a late holder is not taken for a new one
-    lag: timedelta = field(
-        default=timedelta(), compare=False
-    )  # between when it was due and the claim
+    leased_by: str  # differs for each lease, so that a late holder is not mistaken for a new one
+    lag: timedelta = field(default=timedelta(), compare=False)
+    """Time between the instant at which the job was due and its claim."""
+    context: object | None = field(default=None, compare=False, repr=False)
+    """What the process that leased the job already knows about the subject."""
 
 
 @dataclass(frozen=True)
 class DeadJob:
-    """A job that is left alone until it is wanted again, since every attempt failed."""
+    """A job whose attempts all failed; it is not retried until it is requested again."""
 
     id: int
     kind: str
@@ -29,15 +30,17 @@ class DeadJob:
 
 
 class ProviderSaturated(Exception):
-    """As many jobs as may wait for this backend at once do: the job is given back untried."""
+    """The backend's limit of concurrent jobs is reached; the job is released without an attempt."""
 
     def __init__(self, backend: str) -> None:
-        super().__init__(f"As many jobs wait for {backend} as may at once.")
+        super().__init__(f"The limit of concurrent jobs at {backend} is reached.")
         self.backend = backend
 
 
 class LeaseLost(Exception):
-    """The lease had lapsed and another holder has taken the job over."""
+    """The lease expired and another holder has claimed the job."""
 
     def __init__(self, job: LeasedJob) -> None:
-        super().__init__(f"The lease of {job.kind} {job.subject} has lapsed and is another's now.")
+        super().__init__(
+            f"The lease of {job.kind} {job.subject} expired, and another worker holds the job."
+        )

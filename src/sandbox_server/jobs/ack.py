@@ -15,7 +15,7 @@ class _Batch:
 
 
 class AckBatcher:
-    """Settles jobs together: those that finish while one transaction is under way share the next."""
+    """Acknowledges jobs in batches: those that finish during one transaction share the next."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -23,21 +23,21 @@ class AckBatcher:
         self._turn = asyncio.Lock()
 
     async def ack(self, job: LeasedJob, at: datetime | None) -> None:
-        """End the lease; returns once that is in the database."""
+        """End the lease; returns after the commit."""
         batch = self._batch
         batch.due[job] = at
         if len(batch.due) == 1:
             await self._write(batch)
         else:
             await batch.over.wait()
-        if job.id not in batch.acked:  # its row is locked, its lease lost, or the batch failed
+        if job.id not in batch.acked:  # row locked, lease lost, or batch failed
             async with self._sessions.begin() as session:
                 await JobRepository(session).ack(job, at)
 
     async def _write(self, batch: _Batch) -> None:
         try:
             async with self._turn:
-                await asyncio.sleep(0)  # what has finished by now comes along
+                await asyncio.sleep(0)  # jobs that finished by now join the batch
                 self._batch = _Batch()
                 async with without_transaction(self._sessions) as session:
                     acked = await JobRepository(session).ack_unlocked(batch.due)

@@ -11,11 +11,11 @@ from sandbox_server.jobs.repository import JobRepository
 
 log = logging.getLogger(__name__)
 
-_BEATS_PER_LEASE = 3  # so one may fail
+_BEATS_PER_LEASE = 3  # one may fail
 
 
 class Heartbeat:
-    """Extends the leases of all jobs this process works on, together."""
+    """Extends the leases of this process's jobs in one statement."""
 
     def __init__(
         self, sessions: Sessions, held: Callable[[], Collection[LeasedJob]], *, lease: timedelta

@@ -7,11 +7,11 @@ from sandbox_server.jobs.statements import LOOK_AHEAD
 
 @dataclass(frozen=True)
 class Policy:
-    """How a scheduler works: how much at once, how long, and how often again."""
+    """Concurrency, leases and retries of a scheduler."""
 
     slots: int = 64
     lease: timedelta = timedelta(seconds=15)
-    longest_run: timedelta = timedelta(minutes=10)  # what hangs is tried again after that
+    longest_run: timedelta = timedelta(minutes=10)  # a hanging handler is retried after that
     max_attempts: int = 10
     backoff: Backoff = field(default_factory=Backoff)
     look_again: timedelta = LOOK_AHEAD

@@ -1,11 +1,11 @@
-"""Jobs: what is to be done about a subject, and when; one row for each, as long as the subject lives.
+"""Jobs: one row per kind and subject, for as long as the subject exists.
 
-    due   -- claim, lease -->                leased    its lease is extended, or lapses: claimed by another
-    leased -- settle, fail, release -->      due       at the earliest of what was found and what was asked for
-    leased -- fail, the last time -->        dead      until it is wanted again
+    due    -- claim, lease -->          leased    the lease is extended, or expires: claimed by another worker
+    leased -- ack, fail, release -->    due       at the earlier of the handler's result and `woken_at`
+    leased -- fail, last attempt -->    dead      until it is requested again
 
-What is asked for while a job is leased goes to `woken_at`, since its holder may have looked at the subject before: the
-claim clears it, and whatever ends the lease heeds it.
+A request during a lease is stored in `woken_at`, since the holder may have read the subject before: a claim clears it,
+and the end of the lease respects it.
 """
 
 import secrets
@@ -62,11 +62,11 @@ class JobRepository:
         self._session = session
 
     async def due(self, kind: str, subject: str, at: datetime | None = None) -> None:
-        """Have the subject looked at by then, or at once; an earlier instant stays, a dead job revives."""
+        """Make the job due at `at`, or at once. An earlier instant is kept; a dead job is revived."""
         await self._session.execute(HAVE_DUE, {"kind": kind, "subject": subject, "at": at})
 
     async def wake(self, kind: str, subject: str) -> None:
-        """Have the subject looked at, if it has a job at all."""
+        """Make the job due at once, if there is one."""
         known = select(ROW.id).where(ROW.kind == kind, ROW.subject == subject)
         if await self._session.scalar(known) is not None:
             await self.due(kind, subject)
@@ -74,10 +74,10 @@ class JobRepository:
     async def lease(
         self, kind: str, subject: str, *, worker: str, lease: timedelta
     ) -> LeasedJob | None:
-        """Take the subject's job, due or not; where another holds it, that one is told to look again."""
+        """Lease the job, due or not; if another worker holds it, that one is woken."""
         wanted = {"kind": kind, "subject": subject, "holder": _new_holder(worker), "lease": lease}
         taken = (await self._session.execute(LEASE, wanted)).one_or_none()
-        if taken is None:  # nevertheless the upsert has locked the row, so its holder cannot settle
+        if taken is None:  # the upsert has locked the row nevertheless, so its holder cannot ack
             await self.due(kind, subject)
             return None
         return LeasedJob(*taken)
@@ -93,7 +93,7 @@ class JobRepository:
     ) -> Sequence[LeasedJob]:
         """Lease up to `limit` due jobs to `worker`; rows that another transaction holds are skipped.
 
-        What would be asked of the backends to `avoid` is left for later.
+        Jobs of sandboxes at the backends to `avoid` are skipped too.
         """
         due = (
             select(ROW.id)
@@ -119,7 +119,7 @@ class JobRepository:
     async def find_next_due(
         self, *, kinds: Iterable[str], avoid: Collection[str] = ()
     ) -> timedelta | None:
-        """Tell how long it is until a job is due that nobody holds."""
+        """Find the time until the next unleased job is due."""
         return await self._session.scalar(
             select(ROW.run_at - func.clock_timestamp())
             .where(ROW.run_at.is_not(None), ROW.leased_by.is_(None), _one_of(kinds))
@@ -129,28 +129,28 @@ class JobRepository:
         )
 
     async def extend(self, jobs: Iterable[LeasedJob], *, lease: timedelta) -> None:
-        """Let the leases last from now; those that others took over are left alone.
+        """Extend the leases from now; those that other workers took over are skipped.
 
-        A row that a transaction holds is skipped, so that it cannot keep the others from being extended.
+        Locked rows are skipped too, so that one of them does not block the rest.
         """
         held = {**_given(dict.fromkeys(jobs)), "lease": lease}
         await self._session.execute(EXTEND, held)
 
     async def ack(self, job: LeasedJob, at: datetime | None) -> None:
-        """End the lease; the job is due at `at` (None: once it is wanted), or sooner if it was woken."""
+        """End the lease; the job is due at `at` (None: when it is requested), or earlier if it was woken."""
         await self._end_lease(job, acked(literal(at, INSTANT)))
 
     async def ack_unlocked(self, due: dict[LeasedJob, datetime | None]) -> set[int]:
-        """Settle those of the jobs whose rows no transaction holds; gives their ids."""
+        """Acknowledge the jobs whose rows are not locked; returns their ids."""
         done = await self._session.execute(ACK_UNLOCKED, _given(due))
         return {job_id for job_id, _ in done}
 
     async def fail(
         self, job: LeasedJob, *, error: str, delay: timedelta, max_attempts: int
     ) -> None:
-        """End the lease; the job is due after `delay`, or dead if that was its last attempt.
+        """End the lease; the job is due after `delay`, or dead after its last attempt.
 
-        If it was woken meanwhile it is due as soon as that asks for, and not dead.
+        A job that was woken during the lease is due at that instant instead, and not dead.
         """
         dead = and_(ROW.attempts >= max_attempts, ROW.woken_at.is_(None))
         next_at = case((ROW.attempts < max_attempts, NOW + delay))
@@ -164,12 +164,12 @@ class JobRepository:
         )
 
     async def release(self, job: LeasedJob, *, delay: timedelta = AT_ONCE) -> None:
-        """End the lease as if the job had never been taken; it is due at once, or after the delay."""
+        """End the lease without counting the attempt; the job is due at once, or after the delay."""
         due_at = func.least(ROW.woken_at, NOW + delay) if delay else NOW
         await self._end_lease(job, {**freed(due_at), "attempts": ROW.attempts - 1})
 
     async def retry(self, job_id: int) -> None:
-        """Have a dead or failing job tried at once, and as often as a new one."""
+        """Make a dead or failing job due at once, with the attempts of a new one."""
         retried = (
             update(JOBS)
             .where(ROW.id == job_id)
@@ -184,13 +184,13 @@ class JobRepository:
             raise JobNotFound(str(job_id))
 
     async def find_error(self, kind: str, subject: str) -> str | None:
-        """Find why a subject's job failed the last time, if it did not succeed since."""
+        """Find the error of the last attempt, if that failed."""
         return await self._session.scalar(
             select(ROW.last_error).where(ROW.kind == kind, ROW.subject == subject)
         )
 
     async def list_dead(self, *, limit: int, after: int = 0) -> Sequence[DeadJob]:
-        """List what is left alone, by id."""
+        """List dead jobs by id."""
         columns = (ROW.id, ROW.kind, ROW.subject, ROW.attempts, ROW.last_error, ROW.dead_at)
         dead = await self._session.execute(
             select(*columns)
@@ -201,7 +201,7 @@ class JobRepository:
         return [DeadJob(*row) for row in dead]
 
     async def remove(self, kind: str, subject: str) -> None:
-        """Forget the job of a subject that is gone."""
+        """Delete the job of a subject that no longer exists."""
         await self._session.execute(delete(JOBS).where(ROW.kind == kind, ROW.subject == subject))
 
     async def _end_lease(self, job: LeasedJob, values: dict[str, Any]) -> None:
@@ -218,13 +218,13 @@ class JobRepository:
 
 
 def _one_of(kinds: Iterable[str]) -> ColumnElement[bool]:
-    # A condition that no statistics are of. From a plain one the planner takes what is due for little until the table
-    # is analyzed, and then reads and sorts all of it for each claim.
+    # COALESCE hides the condition from the planner's statistics. With a plain condition it underestimates the due
+    # rows until the table is analyzed, and then reads and sorts all of them for each claim.
     return func.coalesce(ROW.kind.in_(kinds), false())
 
 
 def _elsewhere(avoid: Collection[str]) -> Sequence[ColumnElement[bool]]:
-    """Leave out the jobs of what lives at these backends."""
+    """Exclude the jobs of sandboxes, snapshots and builds at these backends."""
     if not avoid:
         return ()
     names = literal(sorted(avoid), ARRAY(Text))

@@ -2,6 +2,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,17 +20,17 @@ from sandbox_server.providers.protocol.limits import ProviderLimits
 
 log = logging.getLogger(__name__)
 
-# A job may stay due for as long as a transaction holds its row.
+# A job stays due while another transaction holds its row.
 _SHORTEST_SLEEP = timedelta(milliseconds=50)
-# Between two looks, so that what hundreds of transactions a second make due is taken together.
+# Between two claims, so that jobs that many transactions make due are claimed together.
 _COALESCE = timedelta(milliseconds=5)
 
 
 class SandboxQueueScheduler:
-    """Has jobs carried out as they become due, as many at a time as there are places.
+    """Runs jobs as they become due, at most as many at once as there are slots.
 
-    Its only timer is the sleep until the instant at which the database says that a job is due.
-    Notifications shorten the sleep; without them it is as long as the policy lets it be.
+    The only timer is the sleep until the next job in the database is due. Notifications wake the
+    scheduler earlier; without them it polls at the interval of its policy.
     """
 
     def __init__(
@@ -56,26 +57,29 @@ class SandboxQueueScheduler:
         notifications.listen(DUE, lambda _: self._woken.set())
 
     async def lease(self, session: AsyncSession, kind: str, subject: str) -> LeasedJob | None:
-        """Take the subject's job in the caller's transaction, for `work` once that has committed.
+        """Lease the subject's job in the caller's transaction, to `work` on it after the commit.
 
-        None: another holds it, and will look again before it lets go.
+        None: another process holds the lease, and looks at the subject again before it ends.
         """
         return await JobRepository(session).lease(
             kind, subject, worker=self._worker.name, lease=self._policy.lease
         )
 
     async def work(self, job: LeasedJob) -> Exception | None:
-        """Carry out a job that `lease` gave; gives what it failed with, if its next attempt is set."""
+        """Work on a job from `lease`; returns the error of a failed attempt whose retry is scheduled."""
         return await self._worker.work(job)
 
-    def begin(self, job: LeasedJob) -> None:
-        """Carry out a job that `lease` gave, in the background: whatever becomes of who asked for it."""
-        task = asyncio.create_task(self._work(job))
+    def begin(self, job: LeasedJob, *, context: object | None = None) -> None:
+        """Work on a job from `lease` in the background, independently of the caller.
+
+        The handler gets `context`: what the commit that leased the job knows about the subject.
+        """
+        task = asyncio.create_task(self._work(replace(job, context=context)))
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
 
     async def run(self) -> None:
-        """Work until told to stop; cancelled, it gives back what it has not finished."""
+        """Work until `stop`; when cancelled, release unfinished jobs."""
         async with asyncio.TaskGroup() as group:
             beating = group.create_task(self._worker.heartbeat.run())
             try:
@@ -86,7 +90,7 @@ class SandboxQueueScheduler:
                 beating.cancel()
 
     def stop(self) -> None:
-        """Take nothing new; `run` returns when what is under way is finished, or given back."""
+        """Claim nothing more; `run` returns when the current jobs are finished or released."""
         self._stopping = True
         self._woken.set()
 
@@ -99,8 +103,8 @@ class SandboxQueueScheduler:
             await self._sleep(until_next)
 
     async def _start_due(self) -> timedelta:
-        """Start what is due, as far as there are places, and tell how long to sleep."""
-        # Who is only about to settle has left its place, but not for more than as many again.
+        """Start due jobs up to the number of free slots; returns how long to sleep."""
+        # A job waiting for its ack does not occupy a slot, but the total stays below twice the slots.
         slots = min(self._free_slots, 2 * self._policy.slots - len(self._tasks))
         self._full = slots == 0
         if self._full:
@@ -143,7 +147,9 @@ class SandboxQueueScheduler:
         try:
             await self._worker.work(job, release=release)
         except (LeaseLost, SQLAlchemyError, OSError) as error:
-            log.warning("not settled kind=%s subject=%s error=%r", job.kind, job.subject, error)
+            log.warning(
+                "job not acknowledged kind=%s subject=%s error=%r", job.kind, job.subject, error
+            )
 
     def _release_slot(self) -> None:
         self._free_slots += 1

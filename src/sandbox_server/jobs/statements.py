@@ -1,4 +1,4 @@
-"""The statements about jobs that every transition of a sandbox makes, built once: that took longer than carrying them out."""
+"""Statements about jobs that every transition executes; built once, since building them takes longer than executing."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,19 +23,21 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from sandbox_server.db.models import TABLES
 
-DUE = "jobs_due"  # the channel on which it is said that a job is due, or soon will be
-LOOK_AHEAD = timedelta(seconds=2)  # schedulers look this often, so what is due later needs no word
+DUE = "jobs_due"  # the NOTIFY channel for jobs that are due soon
+LOOK_AHEAD = timedelta(
+    seconds=2
+)  # schedulers poll at this interval, so later jobs need no notification
 
 INSTANT = DateTime(timezone=True)
 
 JOBS = TABLES["jobs"]
 ROW = JOBS.c
-# The same throughout a statement, and stable: `clock_timestamp()` could not bound an index scan.
+# Constant within a statement; `clock_timestamp()` is volatile and cannot bound an index scan.
 NOW = func.statement_timestamp()
 UNLEASED = or_(ROW.leased_until.is_(None), ROW.leased_until <= NOW)
 LEASED = (ROW.id, ROW.kind, ROW.subject, ROW.attempts, ROW.leased_by)
 _soon = and_(ROW.leased_by.is_(None), ROW.run_at <= NOW + LOOK_AHEAD)
-# In RETURNING: schedulers are told, once it has committed, if the row is due soon.
+# In RETURNING: notifies schedulers, after the commit, if the row is due soon.
 TOLD = case((_soon, func.pg_notify(DUE, "")))
 
 
@@ -65,7 +67,7 @@ def _have_due() -> Insert:
 
 def _lease() -> Insert:
     fresh = {
-        "run_at": NOW,  # a lapsed lease is found among what is due
+        "run_at": NOW,  # an expired lease is found among the due jobs
         "leased_by": bindparam("holder"),
         "leased_until": NOW + bindparam("lease", type_=Interval),
         "attempts": 1,
@@ -79,7 +81,7 @@ def _lease() -> Insert:
 
 
 def _lock_held() -> CTE:
-    """Lock the rows of the jobs that are still their holders', with when each is due next."""
+    """Lock the rows of jobs that are still leased to their holders, with their next due instants."""
     given = select(
         func.unnest(bindparam("ids", type_=ARRAY(BigInteger))).label("id"),
         func.unnest(bindparam("holders", type_=ARRAY(Text))).label("leased_by"),

@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 
 _WHILE_CROWDED = timedelta(seconds=1)
 
-# Does what is to be done about the subject, and says when to look again; None is: when it is due.
+# Processes the subject and returns when the job is due again; None is when it is requested.
 Handler = Callable[[LeasedJob], Awaitable[datetime | None]]
 
 
 class Abandoned(Exception):
-    """A job ended every process that worked on it, or none got to say how it went."""
+    """No attempt at the job was acknowledged: its workers crashed."""
 
     def __init__(self, job: LeasedJob) -> None:
-        super().__init__(f"{job.attempts - 1} workers were gone before they could say how it went")
+        super().__init__(f"{job.attempts - 1} workers ended before they acknowledged it")
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +40,7 @@ class _Held:
 
 
 class Worker:
-    """This process as a holder of leases: carries out what is leased to it, and keeps it leased."""
+    """Works on the jobs leased to this process, and keeps their leases alive."""
 
     def __init__(self, sessions: Sessions, handlers: Mapping[str, Handler], policy: Policy) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -56,7 +56,7 @@ class Worker:
     async def work(
         self, job: LeasedJob, *, release: Callable[[], None] = lambda: None
     ) -> Exception | None:
-        """Carry out the job and settle it; gives what it failed with, if its next attempt is set.
+        """Run the handler and acknowledge the job; returns the error of a failed attempt.
 
         `leave` is called when the handler is done.
         """
@@ -76,7 +76,7 @@ class Worker:
                 self._idle.set()
 
     async def finish(self, *, grace: timedelta) -> None:
-        """Wait until nothing is worked on; what takes longer is cancelled, so that others go on."""
+        """Wait for the current jobs; after `grace` they are cancelled and released."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace.total_seconds()):
                 await self._idle.wait()
@@ -92,7 +92,7 @@ class Worker:
         except ProviderSaturated as saturated:
             await self._release(job, delay=_WHILE_CROWDED)
             return saturated
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
+        except Exception as error:  # noqa: BLE001 - recorded and retried
             await self._fail(job, error)
             return error
         await self._acks.ack(job, at)
@@ -127,7 +127,9 @@ class Worker:
             async with self._sessions.begin() as session:
                 await JobRepository(session).release(job, delay=delay)
         except (SQLAlchemyError, OSError, LeaseLost) as error:
-            log.warning("not released kind=%s subject=%s error=%r", job.kind, job.subject, error)
+            log.warning(
+                "job not released kind=%s subject=%s error=%r", job.kind, job.subject, error
+            )
 
     def _jobs(self) -> list[LeasedJob]:
         return [held.job for held in self._held]

@@ -1,17 +1,16 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Response
 
 from sandbox_client.models import (
     MetricRead,
+    Name,
     Page,
     SandboxRead,
     SandboxUpdate,
 )
-from sandbox_server.db.models import Sandbox
 from sandbox_server.domain import errors
-from sandbox_server.domain.state import serves
 from sandbox_server.http.declared_errors import ASKED_OF_PROVIDER, PLACED, RESUMED, may_fail_with
 from sandbox_server.http.deps import (
     Operator,
@@ -22,19 +21,18 @@ from sandbox_server.http.deps import (
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.http.requests import IdempotencyDep
-from sandbox_server.http.waiting import Wait, answer_pending
+from sandbox_server.http.waiting import Wait
 from sandbox_server.providers.protocol.errors import SandboxGone
 from sandbox_server.sandboxes.requests import (
     FilterDep,
-    ForkBody,
     KeepAliveBody,
     NewSandboxBody,
-    to_fork_request,
+    SessionSandboxBody,
     to_sandbox_patch,
     to_sandbox_request,
 )
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.views import SandboxViews, view_usage
+from sandbox_server.sandboxes.views import SandboxViews, set_status, view_usage
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes", tags=["sandboxes"])
 
@@ -87,6 +85,30 @@ async def get_sandbox(
     """Tell what a sandbox is, what is wanted of it, and its deadlines."""
     row = await controller.get(caller, sandbox_id)
     return await views.view_fresh(row, caller)
+
+
+@router.put(
+    "/by-session/{session_id:path}",
+    responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}},
+)
+@may_fail_with(*PLACED, *RESUMED)
+async def use_session_sandbox(
+    session_id: Annotated[Name, Path()],
+    body: SessionSandboxBody,
+    response: Response,
+    caller: Operator,
+    controller: ControllerDep,
+    views: SandboxViewsDep,
+    wait: Wait = 30,
+) -> SandboxRead:
+    """Give a session's sandbox: found (200), resumed, or created (201). However many ask at once, there is one."""
+    found = await controller.find_or_create(
+        caller, session_id, to_sandbox_request(body), wait=timedelta(seconds=wait)
+    )
+    response.headers["Location"] = f"/v1/sandboxes/{found.row.id}"
+    response.status_code = 201 if found.created else 200
+    set_status(response, found.row)
+    return await views.view(found.row, caller)
 
 
 @router.patch("/{sandbox_id}")
@@ -162,37 +184,6 @@ async def keep_sandbox_awake(
     return await views.view(row, caller)
 
 
-@router.post("/{sandbox_id}/fork", status_code=201, responses={202: {"model": SandboxRead}})
-@may_fail_with(
-    errors.InvalidTransition,
-    errors.NotReady,
-    errors.QueueFull,
-    errors.StartFailed,
-    errors.StartRefused,
-)
-async def fork_sandbox(
-    sandbox_id: SandboxIdPath,
-    body: ForkBody,
-    idempotency: IdempotencyDep,
-    response: Response,
-    caller: Operator,
-    controller: ControllerDep,
-    views: SandboxViewsDep,
-    wait: Wait = 30,
-) -> SandboxRead:
-    """Start a copy of a sandbox with its files as they are now. Where the provider keeps no memory, without processes."""
-    row = await controller.fork(
-        caller,
-        sandbox_id,
-        to_fork_request(body),
-        idempotency=idempotency.of(body),
-        wait=timedelta(seconds=wait),
-    )
-    response.headers["Location"] = f"/v1/sandboxes/{row.id}"
-    set_status(response, row)
-    return await views.view(row, caller)
-
-
 @router.get("/{sandbox_id}/metrics")
 @may_fail_with(*ASKED_OF_PROVIDER, SandboxGone)
 async def list_metrics(
@@ -201,9 +192,3 @@ async def list_metrics(
     """Tell what a sandbox used over time, as far back as its provider knows, oldest first."""
     used = await controller.metrics(caller, sandbox_id)
     return Page(items=[view_usage(one) for one in used], next_cursor=None)
-
-
-def set_status(response: Response, row: Sandbox) -> None:
-    """Answer 202 while a sandbox has not reached its target."""
-    if not serves(row.state, row.target):
-        answer_pending(response)

@@ -1,27 +1,30 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.events import Cause, entered
+from sandbox_server.domain.events import Cause
+from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.placement import PlacementDecision
-from sandbox_server.domain.requests import ForkRequest, SandboxRequest
+from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.jobs.kinds import SANDBOX
-from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.events import EventRepository
-from sandbox_server.sandboxes.admission import Admission, require_queue_slot
-from sandbox_server.sandboxes.direct_admission import DirectAdmission
-from sandbox_server.sandboxes.inline_jobs import InlineJobs
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.repositories.direct_admission import DirectAdmissionRepository, fresh
-from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository, deadlines_of
+from sandbox_server.sandboxes.reconciler import InlineJobs
+from sandbox_server.sandboxes.repositories.direct_admission import (
+    DirectAdmissionRepository,
+    set_defaults,
+)
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.services.sealed import open_envs, seal_envs
-from sandbox_server.sandboxes.template_lookup import Offer
+from sandbox_server.templates.lookup import Offer, TemplateLookup
 from sandbox_server.vault import Vault
 
 _COPIED = (
@@ -31,55 +34,104 @@ _COPIED = (
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A new row, and its job if this process has it; `begin` once both are committed."""
+class AddedSandbox:
+    """A new row, with its job if this process leased it; pass it to `begin` after the commit."""
 
     row: Sandbox
     now: datetime
     job: LeasedJob | None = None
 
 
+@dataclass(frozen=True)
+class SessionSandbox:
+    """A session's sandbox, and whether this request created it."""
+
+    row: Sandbox
+    created: bool
+
+
 class Creation:
-    """Writes down new sandboxes, with a place for those that there is room for."""
+    """Inserts new sandboxes and has them admitted."""
 
     def __init__(
         self,
-        own_work: InlineJobs,
+        sessions: Sessions,
+        jobs: InlineJobs,
         admission: Admission,
-        arrivals: DirectAdmission,
         placement: Placement,
+        lookup: TemplateLookup,
         vault: Vault,
     ) -> None:
-        self._own_work = own_work
+        self._sessions = sessions
+        self._jobs = jobs
         self._admission = admission
-        self._arrivals = arrivals
         self._placement = placement
+        self._lookup = lookup
         self._vault = vault
 
-    async def add(
+    async def create(
         self,
-        session: AsyncSession,
         caller: Caller,
         wanted: SandboxRequest,
         *,
         sandbox_id: str,
-        offer: Offer | None = None,
-    ) -> Begun:
-        """Write down a sandbox; without room for it it waits in the queue."""
+        idempotency: Idempotency | None,
+    ) -> tuple[str, AddedSandbox | None]:
+        """Insert a sandbox; returns its id, or that of the one that the same request created before."""
+
+        async def add(offer: Offer | None) -> tuple[str, AddedSandbox | None]:
+            async with self._sessions.begin() as session:
+                created = await IdempotencyRepository(session).claim(
+                    caller.tenant_id, idempotency, resource="sandbox", resource_id=sandbox_id
+                )
+                if created != sandbox_id:
+                    return created, None
+                return created, await self._add(session, caller, wanted, created, offer)
+
+        return await self._lookup.attempt(add)
+
+    async def find_or_create(
+        self, caller: Caller, session_id: str, wanted: SandboxRequest
+    ) -> SessionSandbox:
+        """Find the session's sandbox, or create it: one, however many requests on whichever servers."""
+        async with without_transaction(self._sessions) as session:
+            repository = SandboxRepository(session)
+            found = await repository.find_of_session(caller.tenant_id, session_id)
+        if found is not None:
+            return SessionSandbox(found, created=False)
+        return await self._lookup.attempt(
+            lambda offer: self._find_or_create_locked(caller, session_id, wanted, offer)
+        )
+
+    async def _find_or_create_locked(
+        self, caller: Caller, session_id: str, wanted: SandboxRequest, offer: Offer | None
+    ) -> SessionSandbox:
+        async with self._sessions.begin() as session:
+            repository = SandboxRepository(session)
+            await repository.lock_session(caller.tenant_id, session_id)
+            found = await repository.find_of_session(caller.tenant_id, session_id)
+            if found is not None:
+                return SessionSandbox(found, created=False)
+            mine = replace(wanted, session_id=session_id)
+            added = await self._add(session, caller, mine, new_id(), offer)
+        self.begin(added)
+        return SessionSandbox(added.row, created=True)
+
+    async def _add(
+        self,
+        session: AsyncSession,
+        caller: Caller,
+        wanted: SandboxRequest,
+        sandbox_id: str,
+        offer: Offer | None,
+    ) -> AddedSandbox:
         tenants = DirectAdmissionRepository(session)
-        tenant, is_let_in, now = await tenants.find_tenant(caller.tenant_id)
-        place = await self._placement.place(session, tenant, wanted, offer=offer)
-        wish = _cause(caller, "It was asked for.")
-        row = self._row(caller, wanted, place, sandbox_id=sandbox_id, wish=wish)
-        fresh(row, now, queue_timeout=wanted.queue_timeout)
-        if is_let_in and await self._arrivals.let_in(session, row, now):
-            return Begun(row, now, await self._own_work.take(session, row))
-        await SandboxRepository(session).add(row)
-        if not is_let_in:
-            await self._admission.admit(session, place.candidates, own=sandbox_id)
-        if row.state is State.QUEUED:
-            await self._line_up(session, row, wish)
-        return Begun(row, now, await self._own_work.take(session, row))
+        tenant, quota_free, now = await tenants.find_tenant(caller.tenant_id)
+        decision = await self._placement.place(session, tenant, wanted, offer=offer)
+        row = self._row(caller, wanted, decision, sandbox_id=sandbox_id)
+        set_defaults(row, now, queue_timeout=wanted.queue_timeout)
+        await self._admission.add(session, row, now, quota_free=quota_free)
+        return AddedSandbox(row, now, await self._jobs.lease(session, row))
 
     async def add_fork(
         self,
@@ -91,8 +143,8 @@ class Creation:
         sandbox_id: str,
         snapshot_id: str,
     ) -> Sandbox:
-        """Write down a copy of a sandbox; no backend may have it until there is what it is made from."""
-        wish = _cause(caller, f"It is a copy of {source.id}, which is being taken.")
+        """Insert a fork, which no backend may have until its snapshot is ready."""
+        cause = _requested(caller, f"It is a copy of {source.id}, which is being taken.")
         row = Sandbox(
             **{name: getattr(source, name) for name in _COPIED},
             id=sandbox_id,
@@ -100,7 +152,7 @@ class Creation:
             candidates=[],
             state=State.QUEUED,
             target=Target.RUNNING,
-            wish=wish.document(),
+            wish=cause.document(),
             session_id=wanted.session_id,
             envs_sealed=seal_envs(
                 self._vault, sandbox_id, open_envs(self._vault, source.id, source.envs_sealed)
@@ -111,63 +163,50 @@ class Creation:
         row.timeout = wanted.timeout or row.timeout
         if wanted.metadata is not None:
             row.labels = dict(wanted.metadata)
-        await SandboxRepository(session).add(row)
-        await self._line_up(session, row, wish)
+        await self._admission.add_without_candidates(session, row)
         return row
 
-    def begin(self, begun: Begun) -> None:
-        self._own_work.begin(begun.row, begun.now, begun.job, admitted=True)
+    def begin(self, added: AddedSandbox) -> None:
+        """Begin the job of a committed sandbox; it continues if the caller disconnects."""
+        self._jobs.begin(added.job, Observation.of_commit(added.row, added.now))
 
     def _row(
         self,
         caller: Caller,
         wanted: SandboxRequest,
-        place: PlacementDecision,
+        decision: PlacementDecision,
         *,
         sandbox_id: str,
-        wish: TransitionCause,
     ) -> Sandbox:
+        cause = _requested(caller, "It was asked for.")
         return Sandbox(
             id=sandbox_id,
             tenant_id=caller.tenant_id,
-            template=place.template,
-            template_id=place.template_id,
-            candidates=list(place.candidates),
+            template=decision.template,
+            template_id=decision.template_id,
+            candidates=list(decision.candidates),
             agent_type=wanted.agent_type,
             user_id=wanted.user_id,
             session_id=wanted.session_id,
             labels=dict(wanted.metadata),
             envs_sealed=seal_envs(self._vault, sandbox_id, wanted.secrets()),
-            resources=dict(place.resources),
-            has_services=place.has_services or bool(wanted.mcp_servers),
-            template_note=place.template_note,
-            awaited_template_id=place.awaited_template_id,
-            awaited_backends=list(place.awaited_backends),
+            resources=dict(decision.resources),
+            has_services=decision.has_services or bool(wanted.mcp_servers),
+            template_note=decision.template_note,
+            awaited_template_id=decision.awaited_template_id,
+            awaited_backends=list(decision.awaited_backends),
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
             state=State.QUEUED,
             target=Target.RUNNING,
-            wish=wish.document(),
+            wish=cause.document(),
             priority=min(wanted.priority, caller.max_priority),
-            timeout=wanted.timeout or place.defaults.timeout,
-            idle_timeout=wanted.idle_timeout or place.defaults.idle_timeout,
-            on_timeout=wanted.on_timeout or place.defaults.on_timeout,
+            timeout=wanted.timeout or decision.defaults.timeout,
+            idle_timeout=wanted.idle_timeout or decision.defaults.idle_timeout,
+            on_timeout=wanted.on_timeout or decision.defaults.on_timeout,
             auto_resume=wanted.auto_resume,
         )
 
-    async def _line_up(self, session: AsyncSession, row: Sandbox, wish: TransitionCause) -> None:
-        await require_queue_slot(session, row.tenant_id)
-        if row.queue_expires_at is not None:
-            await JobRepository(session).due(SANDBOX, row.id, row.queue_expires_at)
-        queued = entered(
-            deadlines_of(row),
-            sandbox_id=row.id,
-            cause=wish.cause,
-            actor=wish.actor,
-            reason=wish.reason,
-        )
-        await EventRepository(session).append(row.tenant_id, queued)
 
-
-def _cause(caller: Caller, reason: str) -> TransitionCause:
+def _requested(caller: Caller, reason: str) -> TransitionCause:
     return TransitionCause(cause=Cause.REQUEST, actor=caller.actor, reason=reason)

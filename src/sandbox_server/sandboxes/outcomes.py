@@ -1,4 +1,4 @@
-"""What becomes of a row once its provider has answered."""
+"""Transitions that follow from an answer of the provider."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,16 +10,17 @@ from sandbox_server.domain.errors import BackendError, BackendRefused
 from sandbox_server.domain.events import PROVIDER, Cause
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.sandboxes.transitions import Change, Transition, cause_of, into
+from sandbox_server.sandboxes.repositories.sandboxes import cause_of
+from sandbox_server.sandboxes.transitions import Change, Transition, into
 
 BUSY_FOR = timedelta(seconds=5)
-"""How long a provider that has too much to do is left alone, when it does not say."""
+"""How long a busy provider gets no request, unless it says how long."""
 
 _NOT_EXTENDED = "Its provider's timeout was not extended, which is tried again: "
 
 
 def is_refresh(row: Sandbox) -> bool:
-    """Tell whether it is paused and resumed only since its provider ends what runs too long."""
+    """Whether it is paused and resumed only because its provider limits the length of a run."""
     return row.target is Target.RUNNING and cause_of(row).cause is Cause.LONGEST_RUN
 
 
@@ -32,7 +33,7 @@ def runs(row: Sandbox, *, since: datetime, rules: Rules) -> Change:
 
 
 def becomes(state: State, *, rules: Rules) -> Change:
-    """Enter a state that what is there has led to, without its provider's doing."""
+    """Enter a state that needs nothing from the provider's answer."""
     if state in ENDED:
         return lambda row, _: deadlines.end(row, state)
     if state is State.PAUSED:
@@ -41,7 +42,7 @@ def becomes(state: State, *, rules: Rules) -> Change:
 
 
 KEEPS_SLOT = Transition(change=into(State.RESUMING), only_if=is_refresh)
-"""After a pause that was only for the provider's maximum."""
+"""After a pause that was only for the provider's maximum run: the sandbox resumes in its slot."""
 
 
 def not_started(error: BackendError) -> Transition:
@@ -65,7 +66,7 @@ def not_let_in(error: BackendError) -> Transition:
 
 
 def may_wait(row: Sandbox, _: datetime) -> bool:
-    """Tell whether it may go back to the queue, which is only for what is to run."""
+    """Whether it may return to the queue, which only takes sandboxes with the target `running`."""
     return row.state is not State.STARTING or row.target is not Target.PAUSED
 
 
@@ -110,8 +111,8 @@ def by_provider(reason: str, *, is_refusal: bool = False) -> TransitionCause:
     )
 
 
-def behind_our_back(row: Sandbox, to: State) -> TransitionCause | None:
-    """Say what the provider has done by itself, if that is what has led to this state."""
+def by_provider_alone(row: Sandbox, to: State) -> TransitionCause | None:
+    """Describe what the provider did without a request, if that led to this state."""
     match row.state, to:
         case _, State.FAILED:
             return by_provider(f"It is gone from its provider {row.backend!r}, unasked.")

@@ -13,7 +13,7 @@ from sandbox_server.domain.templates import (
 )
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
-from sandbox_server.sandboxes.template_lookup import Offer, require_offered
+from sandbox_server.templates.lookup import Offer, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 
 SERVER_DEFAULTS = Defaults()

@@ -1,19 +1,24 @@
+from collections.abc import Iterable
+
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import Rules, extend_provider
 from sandbox_server.domain.errors import BackendRefused
+from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.templates import name_at_provider
 from sandbox_server.providers.e2b import E2BBackend
-from sandbox_server.providers.protocol.errors import AnswerLost
-from sandbox_server.providers.protocol.provider import Access, NewSandbox
+from sandbox_server.providers.protocol.errors import AnswerLost, SandboxGone
+from sandbox_server.providers.protocol.provider import Access, NewSandbox, ProviderSandbox
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 from sandbox_server.sandboxes.services.sealed import open_envs
 from sandbox_server.vault import Vault
 
+_FOUND_BY_METADATA = ENDED | {State.STARTING}
+
 
 class ProviderCalls:
-    """What is asked of sandboxes' providers, in the words of the rows."""
+    """Requests to the provider of a row."""
 
     def __init__(self, backends: Backends, vault: Vault) -> None:
         self._backends = backends
@@ -23,17 +28,29 @@ class ProviderCalls:
         return self._backends.rules(row.backend)
 
     def enter(self, row: Sandbox) -> None:
-        """Take the current job into the lane of the row's provider, or have it given back."""
+        """Count the current job against the provider's limit; raises `ProviderSaturated`."""
         self._client(row).enter()
+
+    async def find(self, row: Sandbox) -> ProviderSandbox | None:
+        """Find the row's sandbox; duplicates are killed."""
+        if row.backend is None:
+            return None
+        backend = self._client(row)
+        if row.backend_sandbox_id is None or row.state in _FOUND_BY_METADATA:
+            return await _keep_one(backend, await backend.find(row.id), row.backend_sandbox_id)
+        try:
+            return await backend.info(row.backend_sandbox_id)
+        except SandboxGone:
+            return None
 
     async def create(self, observed: Observation) -> Access:
         backend = self._client(observed.row)
         access = await backend.create(self._new_sandbox(observed.row))
         if observed.maybe_requested:
-            # A repeated request gives what the first one made, though that was killed since.
+            # A repeated request returns what the first one created, even if that was killed since.
             try:
                 await backend.info(access.provider_id)
-            except BackendRefused as error:  # the question, not the create
+            except BackendRefused as error:  # of the query, not of the create
                 raise AnswerLost(backend.name, error.reason) from None
         return access
 
@@ -45,15 +62,14 @@ class ProviderCalls:
         await self._client(observed.row).pause(_provider_id(observed))
 
     async def extend(self, observed: Observation) -> None:
-        until = extend_provider(
-            deadlines_of(observed.row), observed.now, rules=self.rules(observed.row)
-        )
+        rules = self.rules(observed.row)
+        until = extend_provider(deadlines_of(observed.row), observed.now, rules=rules)
         assert until.provider_until is not None
         left = until.provider_until - observed.now
         await self._client(observed.row).set_timeout(_provider_id(observed), left)
 
     async def kill(self, observed: Observation) -> None:
-        """Kill whatever has the sandbox's id, known to the row or not."""
+        """Kill every sandbox with the row's id, whether or not the row names it."""
         backend, known = self._client(observed.row), observed.row.backend_sandbox_id
         found = {observed.found.id} if observed.found else set()
         if known is None and not found:
@@ -80,6 +96,16 @@ class ProviderCalls:
     def _client(self, row: Sandbox) -> E2BBackend:
         assert row.backend is not None
         return self._backends[row.backend]
+
+
+async def _keep_one(
+    backend: E2BBackend, found: Iterable[ProviderSandbox], known_id: str | None
+) -> ProviderSandbox | None:
+    """Keep the sandbox that the row names, or else the oldest."""
+    ours = sorted(found, key=lambda one: (one.id != known_id, one.started_at, one.id))
+    for other in ours[1:]:
+        await backend.kill(other.id)
+    return ours[0] if ours else None
 
 
 def _provider_id(observed: Observation) -> str:

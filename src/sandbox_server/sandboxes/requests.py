@@ -12,11 +12,10 @@ from sandbox_client.models import (
     Labels,
     Name,
     SandboxCreate,
-    SandboxFork,
     SandboxUpdate,
     SessionSandbox,
 )
-from sandbox_server.domain.requests import ForkRequest, SandboxPatch, SandboxRequest
+from sandbox_server.domain.requests import SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 from sandbox_server.http.requests import request_fields
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
@@ -28,7 +27,6 @@ _METADATA = "metadata."
 NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
 SessionSandboxBody = Annotated[SessionSandbox, Body(default_factory=SessionSandbox)]
 KeepAliveBody = Annotated[KeepAlive, Body(default_factory=KeepAlive)]
-ForkBody = Annotated[SandboxFork, Body(default_factory=SandboxFork)]
 
 
 def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -> SandboxRequest:
@@ -38,10 +36,6 @@ def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -
         if session_id is None
         else SandboxRequest(**given, session_id=session_id)
     )
-
-
-def to_fork_request(body: SandboxFork) -> ForkRequest:
-    return ForkRequest(**_fields(body))
 
 
 def to_sandbox_patch(body: SandboxUpdate) -> SandboxPatch:
@@ -82,7 +76,7 @@ def _labels(request: Request) -> dict[str, str]:
         raise RequestValidationError(located) from None
 
 
-def _fields(body: SessionSandbox | SandboxFork | SandboxUpdate) -> dict[str, Any]:
+def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     given = request_fields(body)
     if "on_timeout" in given:
         given["on_timeout"] = OnTimeout(given["on_timeout"])

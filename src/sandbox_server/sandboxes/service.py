@@ -3,8 +3,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sandbox_server.db.idempotency import IdempotencyRepository
-from sandbox_server.db.models import Sandbox, Snapshot
+from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain import deadlines
 from sandbox_server.domain.access import Caller
@@ -12,81 +11,62 @@ from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import InvalidTransition, SandboxNotFound, SandboxPaused
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.ids import new_id
-from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
+from sandbox_server.domain.requests import Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.providers.protocol.errors import SandboxNotRunning
 from sandbox_server.providers.protocol.provider import Access, Usage
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.activity import ActivityTracker
-from sandbox_server.sandboxes.admission import Admission
-from sandbox_server.sandboxes.answers import (
+from sandbox_server.sandboxes.changes import Follower
+from sandbox_server.sandboxes.creation import Creation, SessionSandbox
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
+from sandbox_server.sandboxes.targets import Change, Targets, patched, unchanged
+from sandbox_server.sandboxes.waiting import (
+    Waiting,
     require_begun,
     require_not_lost,
     require_on_its_way,
     require_running,
 )
-from sandbox_server.sandboxes.changes import Changes, Follower
-from sandbox_server.sandboxes.creation import Begun, Creation
-from sandbox_server.sandboxes.direct_admission import DirectAdmission
-from sandbox_server.sandboxes.inline_jobs import InlineJobs
-from sandbox_server.sandboxes.patches import patched
-from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.reconciler import Reconciler
-from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
-from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
-from sandbox_server.sandboxes.session_sandboxes import SessionSandbox, SessionSandboxes
-from sandbox_server.sandboxes.targets import Change, Targets, unchanged
-from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup
-from sandbox_server.sandboxes.waiting import Waiting
-from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.vault import Vault
 
 WAIT = timedelta(seconds=30)
 
-_ATTEND_EVERY = timedelta(
-    seconds=15
-)  # for changes that nobody told of, by those who follow for hours
+_POLL_SELDOM = timedelta(seconds=15)
 _FOR_EVER = timedelta(days=365)
 
-_ATTEMPTS = 3  # at a session's sandbox, which may end between being found and being wanted
+_ATTEMPTS = 3  # a session's sandbox may end between the lookup and the request to connect
 
 
 class SandboxController:
-    """What callers may ask of sandboxes.
+    """Use cases of sandboxes.
 
-    Each intent is in the database before anything is done about it. A caller waits for the outcome for as long as it
-    likes; what it asked for is carried out whether or not it still waits.
+    Every request is committed before it is carried out. A caller may wait for the outcome; the request
+    is carried out whether or not the caller still waits.
     """
 
     def __init__(
         self,
         sessions: Sessions,
-        scheduler: SandboxQueueScheduler,
-        admission: Admission,
-        reconciler: Reconciler,
         backends: Backends,
-        placement: Placement,
-        changes: Changes,
         vault: Vault,
+        *,
+        creation: Creation,
+        targets: Targets,
+        waiting: Waiting,
+        access: SandboxAccess,
+        activity: ActivityTracker,
     ) -> None:
-        own_work = InlineJobs(scheduler, reconciler)
         self._sessions = sessions
         self._backends = backends
         self._vault = vault
-        self._changes = changes
-        self._waiting = Waiting(sessions, changes)
-        self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
-        self._creation = Creation(
-            own_work, admission, DirectAdmission(by=changes.name), placement, vault
-        )
-        self._intents = Targets(sessions, own_work, admission, backends, changes)
-        self._lookup = TemplateLookup(sessions, backends)
-        self._of_sessions = SessionSandboxes(sessions, self._creation, self._lookup)
-        self._using = SandboxAccess(backends, vault)
-        self.activity = ActivityTracker(sessions)
-        self.copies = SnapshotService(sessions, scheduler, self._creation, self._waiting)
+        self._creation = creation
+        self._targets = targets
+        self._waiting = waiting
+        self._access = access
+        self.activity = activity
 
     async def create(
         self,
@@ -96,31 +76,21 @@ class SandboxController:
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
     ) -> Sandbox:
-        """Make a sandbox; it may still be queued or starting when the wait is over."""
+        """Create a sandbox; it may still be queued or starting at the end of the wait."""
         sandbox_id = new_id()
-
-        async def add(offer: Offer | None) -> tuple[str, Begun | None]:
-            async with self._sessions.begin() as session:
-                made = await IdempotencyRepository(session).claim(
-                    caller.tenant_id, idempotency, resource="sandbox", resource_id=sandbox_id
-                )
-                if made != sandbox_id:
-                    return made, None
-                return made, await self._creation.add(
-                    session, caller, wanted, sandbox_id=made, offer=offer
-                )
-
         with self._waiting.watch(sandbox_id) as watch:
-            made, begun = await self._lookup.attempt(add)
-            if begun is not None:
-                self._creation.begin(begun)
-                return require_begun(await watch.until_settled(begun.row, wait=wait))
-        return require_begun(await self._wait(caller, made, wait=wait))
+            created, added = await self._creation.create(
+                caller, wanted, sandbox_id=sandbox_id, idempotency=idempotency
+            )
+            if added is not None:
+                self._creation.begin(added)
+                return require_begun(await watch.until_settled(added.row, wait=wait))
+        return require_begun(await self._wait(caller, created, wait=wait))
 
     async def find_or_create(
         self, caller: Caller, session_id: str, wanted: SandboxRequest, *, wait: timedelta = WAIT
     ) -> SessionSandbox:
-        """Get the session's one sandbox to run: as it is, resumed, or made now."""
+        """Return the session's one sandbox once it runs: found, resumed, or created."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(InvalidTransition, SandboxNotFound):  # it ended since it was found
                 return await self._find_or_create(caller, session_id, wanted, wait)
@@ -131,13 +101,13 @@ class SandboxController:
             return await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
 
     def follow(self, caller: Caller, sandbox_id: str) -> AsyncGenerator[Sandbox, None]:
-        """Give a sandbox as it is, and again in each state that it is seen in until it has ended."""
+        """Yield a sandbox as it is, and again in each state that it enters until it has ended."""
         return self._waiting.follow(sandbox_id, tenant_id=caller.tenant_id)
 
     async def list_page(
         self, caller: Caller, wanted: SandboxFilter, *, limit: int, before: str | None = None
     ) -> Sequence[Sandbox]:
-        """List a tenant's sandboxes, newest first, from the one before the id `before`."""
+        """List a tenant's sandboxes, newest first, starting after the id `before`."""
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).list_page(
                 caller.tenant_id, wanted, limit=limit, before=before
@@ -145,18 +115,18 @@ class SandboxController:
 
     async def pause(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Freeze a sandbox; its memory and files survive until it is resumed."""
-        wish = _cause(caller, "It was asked to be paused.")
-        return require_not_lost(await self._want(caller, sandbox_id, Target.PAUSED, wish, wait))
+        cause = _requested(caller, "It was asked to be paused.")
+        return require_not_lost(await self._want(caller, sandbox_id, Target.PAUSED, cause, wait))
 
     async def delete(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
-        """End a sandbox and all that is in it; one that has ended stays as it is."""
-        wish = _cause(caller, "It was asked to be deleted.")
-        return await self._want(caller, sandbox_id, Target.GONE, wish, wait)
+        """Delete a sandbox with its files; one that has ended stays as it is."""
+        cause = _requested(caller, "It was asked to be deleted.")
+        return await self._want(caller, sandbox_id, Target.GONE, cause, wait)
 
     async def resume(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
-        """Have a sandbox run on where it was paused, once there is a place for it."""
-        wish = _cause(caller, "It was asked to be resumed.")
-        return await self._want_back(caller, sandbox_id, wish, wait)
+        """Resume a paused sandbox once it has a slot."""
+        cause = _requested(caller, "It was asked to be resumed.")
+        return await self._want_back(caller, sandbox_id, cause, wait)
 
     async def connect(
         self,
@@ -166,22 +136,22 @@ class SandboxController:
         timeout: timedelta | None = None,
         wait: timedelta = WAIT,
     ) -> Sandbox:
-        """Have a sandbox run, and for so long at the least; connecting never takes time from it."""
+        """Resume a sandbox if it is paused, and extend its timeout; the timeout is never shortened."""
 
         def change(row: Deadlines, now: datetime) -> Deadlines:
             return deadlines.connect(row, now, timeout=timeout)
 
-        wish = _cause(caller, "It was asked to be resumed, to connect to it.")
-        return await self._want_back(caller, sandbox_id, wish, wait, change)
+        cause = _requested(caller, "It was asked to be resumed, to connect to it.")
+        return await self._want_back(caller, sandbox_id, cause, wait, change)
 
     async def update(self, caller: Caller, sandbox_id: str, patch: SandboxPatch) -> Sandbox:
-        """Change what its owner may of a sandbox; a timeout counts from now, be it less than before."""
-        return await self._intents.change(
+        """Change a sandbox's settings; a timeout counts from now, even if that shortens it."""
+        return await self._targets.change(
             caller.tenant_id, sandbox_id, patched(patch, caller, self._vault), actor=caller.actor
         )
 
     async def set_timeout(self, caller: Caller, sandbox_id: str, timeout: timedelta) -> Sandbox:
-        """Give a sandbox exactly so much time from now on."""
+        """Set the timeout, counted from now."""
         return await self.update(caller, sandbox_id, {"timeout": timeout})
 
     async def keep_awake(
@@ -192,46 +162,18 @@ class SandboxController:
         awake_for: timedelta,
         timeout: timedelta | None = None,
     ) -> Sandbox:
-        """Put a sandbox's idle pause off, though nothing happens in it; with a timeout its end too."""
+        """Postpone the idle pause of a sandbox without activity, and with `timeout` its expiry."""
 
         def change(row: Deadlines, now: datetime) -> Deadlines:
             awake = deadlines.keep_awake(row, now + awake_for)
             return awake if timeout is None else deadlines.connect(awake, now, timeout=timeout)
 
-        return await self._intents.change(
+        return await self._targets.change(
             caller.tenant_id, sandbox_id, lambda _: change, actor=caller.actor
         )
 
-    async def snapshot(
-        self,
-        caller: Caller,
-        sandbox_id: str,
-        *,
-        name: str | None = None,
-        idempotency: Idempotency | None = None,
-        wait: timedelta = WAIT,
-    ) -> Snapshot:
-        """Keep a sandbox as it is now; more can be made from the copy, which outlives it."""
-        return await self.copies.snapshot(
-            caller, sandbox_id, name=name, idempotency=idempotency, wait=wait
-        )
-
-    async def fork(
-        self,
-        caller: Caller,
-        sandbox_id: str,
-        wanted: ForkRequest,
-        *,
-        idempotency: Idempotency | None = None,
-        wait: timedelta = WAIT,
-    ) -> Sandbox:
-        """Make another sandbox with the files that this one has now."""
-        return await self.copies.fork(
-            caller, sandbox_id, wanted, idempotency=idempotency, wait=wait
-        )
-
     async def metrics(self, caller: Caller, sandbox_id: str) -> Sequence[Usage]:
-        """Tell what a sandbox used over time; the list is empty where its provider knows nothing."""
+        """List a sandbox's resource usage over time; empty where its provider has no data."""
         row = await self.get(caller, sandbox_id)
         if row.backend is None or row.backend_sandbox_id is None or row.state in ENDED:
             return []
@@ -241,39 +183,39 @@ class SandboxController:
             return []
 
     def watch(self, sandbox_id: str) -> AbstractContextManager[Follower]:
-        """Hear of a sandbox's changes while the block lasts."""
-        return self._changes.follow(sandbox_id)
+        """Follow notifications of a sandbox's changes while the block lasts."""
+        return self._waiting.notifications(sandbox_id)
 
     def find_access(self, row: Sandbox) -> Access | None:
-        """Find how a sandbox is reached; one that has no place yet, or has ended, is not."""
-        return self._using.find_access(row)
+        """Find the credentials of a sandbox; it has none before it started and after it ended."""
+        return self._access.find_access(row)
 
     async def use(
         self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT
     ) -> UsableSandbox:
-        """Get a sandbox to work in, which is activity; one that is paused wakes, if it is such a one."""
+        """Return a running sandbox and record activity; a paused one is resumed if it has `auto_resume`."""
         row = await self.get(caller, sandbox_id)
         sleeps = row.state is not State.RUNNING or row.target is not Target.RUNNING
         if sleeps:
             row = await self._wake(caller, row, wait)
         await self.activity.touch(row)
-        return self._using.usable(row, woken=sleeps)
+        return self._access.usable(row, woken=sleeps)
 
     async def look_into(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
-        """Get a sandbox that runs, which is no activity and wakes none."""
-        return self._using.usable(require_running(await self.get(caller, sandbox_id)))
+        """Return a running sandbox without recording activity or resuming it."""
+        return self._access.usable(require_running(await self.get(caller, sandbox_id)))
 
     def reach_into(self, row: Sandbox) -> UsableSandbox:
-        """Get the way into a sandbox that was seen running."""
-        return self._using.usable(row)
+        """Return the access to a sandbox whose row was read as running."""
+        return self._access.usable(row)
 
     async def until_left(self, caller: Caller, sandbox_id: str) -> Sandbox:
-        """Wait until a sandbox runs no more."""
+        """Wait until a sandbox does not run any more."""
 
         async def read(told: Sandbox | None) -> Sandbox:
             return told or await self.get(caller, sandbox_id)
 
-        with self._attending.watch(sandbox_id) as watch:
+        with self._waiting.watch(sandbox_id, poll_every=_POLL_SELDOM) as watch:
             row = await self.get(caller, sandbox_id)
             return await watch.until(
                 lambda row: row.state is not State.RUNNING, row, read, wait=_FOR_EVER
@@ -282,7 +224,7 @@ class SandboxController:
     async def _find_or_create(
         self, caller: Caller, session_id: str, wanted: SandboxRequest, wait: timedelta
     ) -> SessionSandbox:
-        found = await self._of_sessions.find_or_add(caller, session_id, wanted)
+        found = await self._creation.find_or_create(caller, session_id, wanted)
         sandbox_id = found.row.id
         if found.created:
             row = require_begun(await self._wait(caller, sandbox_id, wait=wait))
@@ -293,33 +235,33 @@ class SandboxController:
     async def _wake(self, caller: Caller, row: Sandbox, wait: timedelta) -> Sandbox:
         if row.target is Target.PAUSED and not row.auto_resume:
             raise SandboxPaused(row.id)
-        wish = TransitionCause(
+        cause = TransitionCause(
             cause=Cause.TRAFFIC, actor=caller.actor, reason="It was used while paused."
         )
-        return require_running(await self._want_back(caller, row.id, wish, wait))
+        return require_running(await self._want_back(caller, row.id, cause, wait))
 
     async def _want(
         self,
         caller: Caller,
         sandbox_id: str,
         target: Target,
-        wish: TransitionCause,
+        cause: TransitionCause,
         wait: timedelta,
     ) -> Sandbox:
         with self._waiting.watch(sandbox_id) as watch:
-            row = await self._intents.want(caller.tenant_id, sandbox_id, target, wish)
+            row = await self._targets.want(caller.tenant_id, sandbox_id, target, cause)
             return await watch.until_settled(row, wait=wait)
 
     async def _want_back(
         self,
         caller: Caller,
         sandbox_id: str,
-        wish: TransitionCause,
+        cause: TransitionCause,
         wait: timedelta,
         change: Change = unchanged,
     ) -> Sandbox:
         with self._waiting.watch(sandbox_id) as watch:
-            row = await self._intents.want_back(caller.tenant_id, sandbox_id, wish, change=change)
+            row = await self._targets.want_back(caller.tenant_id, sandbox_id, cause, change=change)
             return require_on_its_way(await watch.until_settled(row, wait=wait))
 
     async def _wait(self, caller: Caller, sandbox_id: str, *, wait: timedelta) -> Sandbox:
@@ -328,5 +270,5 @@ class SandboxController:
             return await watch.until_settled(row, wait=wait)
 
 
-def _cause(caller: Caller, reason: str) -> TransitionCause:
+def _requested(caller: Caller, reason: str) -> TransitionCause:
     return TransitionCause(cause=Cause.REQUEST, actor=caller.actor, reason=reason)

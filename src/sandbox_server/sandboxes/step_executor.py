@@ -4,7 +4,6 @@ from datetime import datetime
 from time import perf_counter
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import extend_provider
 from sandbox_server.domain.due import Due, Why, next_due
 from sandbox_server.domain.errors import (
@@ -23,36 +22,33 @@ from sandbox_server.domain.wording import explain
 from sandbox_server.metrics.instruments import TRANSITION_SECONDS
 from sandbox_server.providers.protocol.errors import AnswerLost, PauseConflict, SandboxGone
 from sandbox_server.providers.protocol.provider import Access
-from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes import outcomes
-from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.provider_calls import ProviderCalls
-from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
+from sandbox_server.sandboxes.repositories.sandboxes import cause_of, deadlines_of
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.services.sealed import seal_access
-from sandbox_server.sandboxes.transitions import HoldBack, Transition, Transitions, cause_of, into
+from sandbox_server.sandboxes.transitions import HoldBack, Transition, Transitions, into
 from sandbox_server.vault import Vault
 
 _REFRESH = Step(Act.PAUSE, State.PAUSING, State.PAUSED, Target.RUNNING)
 
 
 class StepExecutor:
-    """Carries out steps: commits what is about to be done, has it done, and commits what came of it.
+    """Executes steps: commits the intermediate state, calls the provider, commits the result.
 
-    Each gives the row as it left it, with what its provider has by then.
+    Each method returns the row as it committed it, with the resulting state at the provider.
     """
 
     def __init__(
         self,
-        sessions: Sessions,
-        backends: Backends,
+        transitions: Transitions,
+        calls: ProviderCalls,
         vault: Vault,
-        changes: Changes | None,
         service_config: ServiceConfigWriter,
     ) -> None:
-        self._transitions = Transitions(sessions, changes)
-        self._calls = ProviderCalls(backends, vault)
+        self._transitions = transitions
+        self._calls = calls
         self._vault = vault
         self._service_config = service_config
         self._provider_acts = {
@@ -77,18 +73,18 @@ class StepExecutor:
         return done
 
     async def _begin(self, observed: Observation, step: Step, due: Due) -> Observation:
-        """Commit what is about to be done, unless this process has just committed it.
+        """Commit the intermediate state, unless this process has just committed it.
 
-        Whoever else was about to do it has lost the row by that.
+        The commit increments the generation, so any other process working on the row is fenced off.
         """
         row = observed.row
-        is_said = row.state is step.via and (step.act is not Act.START or row.tried_at is not None)
-        if observed.is_own and is_said and due.why is Why.UNSETTLED:
+        is_begun = row.state is step.via and (step.act is not Act.START or row.tried_at is not None)
+        if observed.is_own and is_begun and due.why is Why.UNSETTLED:
             return observed
         values = observed.found_id
         if step.act is Act.START:
             values |= {"tried_at": row.tried_at or observed.now}
-        begun = replace(self._wanted(observed, due), change=into(step.via), values=values)
+        begun = replace(self._caused_by(observed, due), change=into(step.via), values=values)
         committed = await self._commit(observed, begun, due=due)
         return replace(
             committed,
@@ -105,16 +101,17 @@ class StepExecutor:
         except AnswerLost as error:
             _require_refusal(observed, error)
             failed = await self._commit(observed, outcomes.not_started(error))
-            return Observation.at_found(failed.row, failed.now)  # it may be there nevertheless
+            return Observation.of_read(failed.row, failed.now)  # the sandbox may exist nevertheless
         except (BackendBusy, BackendUnavailable) as error:
-            # Where something may have begun, it keeps its place until that is known; the queue is for what is to run.
+            # A sandbox that may exist keeps its slot until that is known. Only rows with the target
+            # `running` may be queued.
             if observed.maybe_requested or observed.row.target is Target.PAUSED:
                 raise
-            return await self._make_wait(observed, outcomes.not_let_in(error), error)
+            return await self._requeue(observed, outcomes.not_let_in(error), error)
         try:
-            return await self._commit(observed, await self._runs(observed, access))
+            return await self._commit(observed, await self._running(observed, access))
         except (Superseded, SandboxNotFound):
-            await self._account_for(observed.row, access)
+            await self._keep_or_kill(observed.row, access)
             raise
 
     async def _resume(self, observed: Observation) -> Observation:
@@ -125,9 +122,9 @@ class StepExecutor:
             _require_refusal(observed, error)
             return await self._commit(observed, outcomes.not_resumed(error, rules=rules))
         except BackendBusy as error:
-            waits = outcomes.not_let_back_in(error, rules=rules)
-            return await self._make_wait(observed, waits, error)
-        return await self._commit(observed, await self._runs(observed, access))
+            queued = outcomes.not_let_back_in(error, rules=rules)
+            return await self._requeue(observed, queued, error)
+        return await self._commit(observed, await self._running(observed, access))
 
     async def _pause(self, observed: Observation) -> Observation:
         try:
@@ -147,7 +144,7 @@ class StepExecutor:
         return await self._commit(observed, self._done(observed, State.STOPPED))
 
     async def kill_leftovers(self, observed: Observation) -> None:
-        """Kill what is left of a sandbox that has ended."""
+        """Kill what is left at the provider of a sandbox that has ended."""
         await self._calls.kill(observed)
 
     async def _extend(self, observed: Observation) -> Observation:
@@ -163,47 +160,49 @@ class StepExecutor:
         )
         return await self._commit(observed, extended)
 
-    async def _record_reason(self, observed: Observation, why: TransitionCause) -> None:
-        """Say why the sandbox is still what it is, once for the same reason."""
-        if observed.row.state_reason != why.reason:
-            await self._commit(observed, Transition(change=into(observed.row.state), cause=why))
+    async def _record_reason(self, observed: Observation, cause: TransitionCause) -> None:
+        """Record why the state does not change; the same reason is recorded once."""
+        if observed.row.state_reason != cause.reason:
+            unchanged = Transition(change=into(observed.row.state), cause=cause)
+            await self._commit(observed, unchanged)
 
     async def record(
         self, observed: Observation, step: Step, *, due: Due | None = None, wake: bool = False
     ) -> Observation:
-        """Let the row say what is so at its provider, or that nothing has to be done there."""
-        assert step.act is not Act.ADMIT  # nobody takes a place but from admission
-        row, said = observed.row, self._wanted(observed, due)
-        if step.act is Act.RECORD and (cause := outcomes.behind_our_back(row, step.to)):
+        """Update the row to its state at the provider, or to a target that needs no provider call."""
+        assert step.act is not Act.ADMIT  # only admission gives out slots
+        row, recorded = observed.row, self._caused_by(observed, due)
+        if step.act is Act.RECORD and (cause := outcomes.by_provider_alone(row, step.to)):
             target = None if step.target is row.target else step.target
-            said = replace(said, cause=cause, target=target)
-        return await self._commit(
-            observed, *await self._recorded(observed, step, said), due=due, wake=wake
-        )
+            recorded = replace(recorded, cause=cause, target=target)
+        transitions = await self._recorded(observed, step, recorded)
+        return await self._commit(observed, *transitions, due=due, wake=wake)
 
     async def _recorded(
-        self, observed: Observation, step: Step, said: Transition
+        self, observed: Observation, step: Step, recorded: Transition
     ) -> Sequence[Transition]:
         row, rules = observed.row, self._calls.rules(observed.row)
         if step.to is State.RUNNING and row.state is not State.PAUSING:
-            runs = await self._runs(observed, await self._calls.connect(observed))
-            return [replace(runs, cause=said.cause or runs.cause, target=said.target)]
-        said = replace(said, values=observed.found_id)
+            running = await self._running(observed, await self._calls.connect(observed))
+            cause = recorded.cause or running.cause
+            return [replace(running, cause=cause, target=recorded.target)]
+        recorded = replace(recorded, values=observed.found_id)
         change = outcomes.becomes(step.to, rules=rules)
         if step.via is not row.state:
-            return [replace(said, change=into(step.via)), Transition(change=change)]
-        keeps_place = [outcomes.KEEPS_SLOT] if step.to is State.PAUSED else []
-        return [replace(said, change=change), *keeps_place]
+            return [replace(recorded, change=into(step.via)), Transition(change=change)]
+        keeps_slot = [outcomes.KEEPS_SLOT] if step.to is State.PAUSED else []
+        return [replace(recorded, change=change), *keeps_slot]
 
     def _done(self, observed: Observation, state: State) -> Transition:
-        """Tell of what has been done by the wish that it was begun for, whatever is wanted by now."""
+        """Attribute a finished step to the cause that began it, even if the target has changed since."""
         change = outcomes.becomes(state, rules=self._calls.rules(observed.row))
         return Transition(change=change, cause=cause_of(observed.row))
 
-    async def _runs(self, observed: Observation, access: Access) -> Transition:
+    async def _running(self, observed: Observation, access: Access) -> Transition:
         row = observed.row
+        rules = self._calls.rules(row)
         return Transition(
-            change=outcomes.runs(row, since=observed.runs_since, rules=self._calls.rules(row)),
+            change=outcomes.runs(row, since=observed.runs_since, rules=rules),
             cause=cause_of(row),
             values={
                 "backend_sandbox_id": access.provider_id,
@@ -212,27 +211,27 @@ class StepExecutor:
             },
         )
 
-    def _wanted(self, observed: Observation, due: Due | None) -> Transition:
-        """Begin a transition with what a deadline wants; what is wanted anyway has its wish already."""
+    def _caused_by(self, observed: Observation, due: Due | None) -> Transition:
+        """Begin a transition with the target and cause of a deadline, or with the row's own."""
         change = into(observed.row.state)
         if due is None or due.why is Why.UNSETTLED:
             return Transition(change=change)
-        reason = explain(due, deadlines_of(observed.row), rules=self._calls.rules(observed.row))
+        rules = self._calls.rules(observed.row)
+        reason = explain(due, deadlines_of(observed.row), rules=rules)
         cause = TransitionCause(cause=CAUSES[due.why], reason=reason)
         return Transition(change=change, target=due.target, cause=cause)
 
-    async def _make_wait(
-        self, observed: Observation, waits: Transition, error: BackendError
+    async def _requeue(
+        self, observed: Observation, queued: Transition, error: BackendError
     ) -> Observation:
-        """Give its place back, and let nobody take it before the provider has room."""
+        """Release the slot, and admit nobody at the backend until the provider has room."""
         assert observed.row.backend is not None
-        hold_back = HoldBack(
-            observed.row.backend, observed.now + (error.retry_after or outcomes.BUSY_FOR)
+        until = observed.now + (error.retry_after or outcomes.BUSY_FOR)
+        hold_back = HoldBack(observed.row.backend, until)
+        committed = await self._transitions.commit(
+            observed.row, queued, holds=outcomes.may_wait, hold_back=hold_back
         )
-        waiting = await self._transitions.commit(
-            observed.row, waits, holds=outcomes.may_wait, hold_back=hold_back
-        )
-        return Observation.at_own(*waiting)
+        return Observation.of_commit(*committed)
 
     async def _commit(
         self,
@@ -244,12 +243,13 @@ class StepExecutor:
         def holds(row: Sandbox, now: datetime) -> bool:
             return due is None or self._is_still_due(due, row, now)
 
-        return Observation.at_own(
-            *await self._transitions.commit(observed.row, *transitions, holds=holds, wake=wake)
+        committed = await self._transitions.commit(
+            observed.row, *transitions, holds=holds, wake=wake
         )
+        return Observation.of_commit(*committed)
 
     def _is_still_due(self, due: Due, row: Sandbox, now: datetime) -> bool:
-        # Somebody may have used it, or given it time, since it was looked at.
+        # Activity or a request may have moved the deadline since the row was read.
         still = next_due(deadlines_of(row), now, rules=self._calls.rules(row))
         return (
             still is not None
@@ -257,13 +257,13 @@ class StepExecutor:
             and (still.why, still.target) == (due.why, due.target)
         )
 
-    async def _account_for(self, seen: Sandbox, access: Access) -> None:
-        """Let nothing be lost that was started for a row which has gone on meanwhile."""
+    async def _keep_or_kill(self, seen: Sandbox, access: Access) -> None:
+        """Add a sandbox that was created for a superseded row to that row, or kill it."""
         if not await self._transitions.note_provider_id(seen, access.provider_id):
             await self._calls.kill_late(seen, access)
 
 
 def _require_refusal(observed: Observation, error: BackendError) -> None:
-    """Try again what may yet succeed, unless it has failed too often."""
+    """Raise an error that a retry may resolve, unless the retries are used up."""
     if isinstance(error, (AnswerLost, PauseConflict)) and not observed.exhausted:
         raise error

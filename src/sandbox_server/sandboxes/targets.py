@@ -1,35 +1,41 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.domain.capacity import BackendCapacity
-from sandbox_server.domain.deadlines import Deadlines, want_back
-from sandbox_server.domain.due import next_due
-from sandbox_server.domain.errors import InvalidTransition
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.deadlines import Deadlines, set_timeout, touch, want_back
+from sandbox_server.domain.due import next_due, waits_for_slot
+from sandbox_server.domain.errors import InvalidRequest, InvalidTransition
 from sandbox_server.domain.events import Actor, deadline_changed
+from sandbox_server.domain.requests import SandboxPatch
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES
+from sandbox_server.jobs.kinds import SANDBOX, SERVICES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.admission import Admission, require_queue_slot
+from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
-from sandbox_server.sandboxes.inline_jobs import InlineJobs
+from sandbox_server.sandboxes.observation import Observation
+from sandbox_server.sandboxes.reconciler import InlineJobs
 from sandbox_server.sandboxes.repositories.sandboxes import (
     SandboxRepository,
     deadlines_of,
     set_deadlines,
 )
+from sandbox_server.sandboxes.services.sealed import open_envs, seal_envs
+from sandbox_server.vault import Vault
 
 Change = Callable[[Deadlines, datetime], Deadlines]
 
-# Where services read what they are told, or soon will.
-_AWAKE = frozenset({State.STARTING, State.RUNNING, State.RESUMING})
+# States in which services read their settings, or soon will.
+_READS_SETTINGS = frozenset({State.STARTING, State.RUNNING, State.RESUMING})
 
 
 def unchanged(row: Deadlines, _now: datetime) -> Deadlines:
@@ -37,101 +43,89 @@ def unchanged(row: Deadlines, _now: datetime) -> Deadlines:
 
 
 class Targets:
-    """Writes down what is wanted of a sandbox, and begins to see to it.
+    """Commits what callers want of sandboxes, and begins to carry it out.
 
-    An intent and the job that sees to it are one transaction. Whoever holds the job already is told to look again.
+    The target and the job that reaches it are one transaction. If another process holds the job, it is woken.
     """
 
     def __init__(
         self,
         sessions: Sessions,
-        own_work: InlineJobs,
+        jobs: InlineJobs,
         admission: Admission,
         backends: Backends,
         changes: Changes,
     ) -> None:
         self._sessions = sessions
-        self._own_work = own_work
+        self._jobs = jobs
         self._admission = admission
         self._backends = backends
         self._changes = changes
 
     async def want(
-        self, tenant_id: str, sandbox_id: str, target: Target, wish: TransitionCause
+        self, tenant_id: str, sandbox_id: str, target: Target, cause: TransitionCause
     ) -> Sandbox:
-        """Have a sandbox paused, or gone; what is so already, or wanted so, stays as it is."""
+        """Set the target `paused` or `gone`; a sandbox that has it already stays as it is."""
         async with self._sessions.begin() as session:
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, target)
             if row.target is not target:
-                set_target(row, target, wish)
-            job = await self._own_work.take(session, row)
-        self._own_work.begin(row, now, job)
+                set_target(row, target, cause)
+            job = await self._jobs.lease(session, row)
+        self._jobs.begin(job, Observation.of_read(row, now))
         return row
 
     async def want_back(
-        self, tenant_id: str, sandbox_id: str, wish: TransitionCause, *, change: Change = unchanged
+        self, tenant_id: str, sandbox_id: str, cause: TransitionCause, *, change: Change = unchanged
     ) -> Sandbox:
-        """Have a sandbox running, its deadlines changed; a paused one takes a place or waits for one."""
-        backends = await self._find_backends_to_hold(tenant_id, sandbox_id)
+        """Set the target `running` and change the deadlines; a paused sandbox is admitted or waits."""
+        backends = await self._find_backends_to_lock(tenant_id, sandbox_id)
         async with self._sessions.begin() as session:
-            # Before the sandbox, as everybody does.
-            rooms = await self._admission.hold(session, backends) if backends else []
+            # In the order of every admission: backends before sandboxes.
+            locked = await self._admission.lock(session, backends) if backends else []
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, Target.RUNNING)
             before = after = deadlines_of(row)
             if is_new := row.target is not Target.RUNNING:
-                set_target(row, Target.RUNNING, wish)
+                set_target(row, Target.RUNNING, cause)
                 row.queued_at = now
                 after = want_back(before, now, rules=self._backends.rules(row.backend))
             set_deadlines(row, after := change(after, now))
             admitted = False
             if is_new and row.state is State.PAUSED:
-                admitted = await self._seek_place(session, row, rooms)
-            job = await self._own_work.take(session, row)
+                admitted = await self._admission.admit_paused(session, row, locked)
+            job = await self._jobs.lease(session, row)
             if job is None:
-                await self._look_earlier(session, row, before, after, now)
-            await _tell(session, row, before, after, actor=wish.actor)
+                await self._reschedule(session, row, before, after, now)
+            await _append_event(session, row, before, after, actor=cause.actor)
         if admitted:
             self._changes.tell(row)
-        self._own_work.begin(row, now, job, admitted=admitted)
+        observe = Observation.of_commit if admitted else Observation.of_read
+        self._jobs.begin(job, observe(row, now))
         return row
 
     async def change(
         self, tenant_id: str, sandbox_id: str, change: Callable[[Sandbox], Change], *, actor: Actor
     ) -> Sandbox:
-        """Change what of a sandbox's row is its owner's, and its deadlines."""
+        """Change columns that callers own, and the deadlines."""
         async with self._sessions.begin() as session:
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, Target.RUNNING)
             before = deadlines_of(row)
             after = change(row)(deadlines_of(row), now)
             set_deadlines(row, after)
-            await self._look_earlier(session, row, before, after, now)
-            if row.has_services and row.services_digest is None and row.state in _AWAKE:
+            await self._reschedule(session, row, before, after, now)
+            if row.has_services and row.services_digest is None and row.state in _READS_SETTINGS:
                 await JobRepository(session).due(SERVICES, row.id)
-            await _tell(session, row, before, after, actor=actor)
+            await _append_event(session, row, before, after, actor=actor)
         return row
 
-    async def _find_backends_to_hold(self, tenant_id: str, sandbox_id: str) -> list[str]:
+    async def _find_backends_to_lock(self, tenant_id: str, sandbox_id: str) -> list[str]:
         async with without_transaction(self._sessions) as session:
             row = await SandboxRepository(session).get(sandbox_id, tenant_id=tenant_id)
         return [row.backend] if row.state is State.PAUSED and row.backend else []
 
-    async def _seek_place(
-        self, session: AsyncSession, row: Sandbox, held: Sequence[BackendCapacity]
-    ) -> bool:
-        """Have a paused sandbox let in; tells whether it was, and not only put in the queue."""
-        if row.backend not in {room.backend for room in held}:  # it was paused only just now
-            await JobRepository(session).due(ADMISSION, str(row.backend))
-            return False
-        await self._admission.admit_own(session, row.id, held, by=self._changes.name)
-        if row.state is State.RESUMING:
-            return True
-        await require_queue_slot(session, row.tenant_id)
-        return False
-
-    async def _look_earlier(
+    async def _reschedule(
         self,
         session: AsyncSession,
         row: Sandbox,
@@ -139,7 +133,7 @@ class Targets:
         after: Deadlines,
         now: datetime,
     ) -> None:
-        """Have the sandbox looked at earlier if something is due earlier; what is due later is found then."""
+        """Make the job due earlier if a deadline moved forward; a job that is due too early postpones itself."""
         rules = self._backends.rules(row.backend)
         was, is_ = next_due(before, now, rules=rules), next_due(after, now, rules=rules)
         if is_ is not None and (was is None or is_.at < was.at):
@@ -152,15 +146,57 @@ def _require_wish(row: Sandbox, target: Target) -> None:
     require_target(row.state, target)
 
 
-def set_target(row: Sandbox, target: Target, wish: TransitionCause) -> None:
-    """Write into a row that is held what is wanted of it; its job is to be due."""
-    row.target, row.wish = target, wish.document()
+def set_target(row: Sandbox, target: Target, cause: TransitionCause) -> None:
+    """Set the target of a locked row; the caller makes its job due."""
+    row.target, row.wish = target, cause.document()
     row.wanted += 1
 
 
-async def _tell(
+async def _append_event(
     session: AsyncSession, row: Sandbox, before: Deadlines, after: Deadlines, *, actor: Actor
 ) -> None:
     event = deadline_changed(before, after, sandbox_id=row.id, actor=actor)
     if event is not None:
         await EventRepository(session).append(row.tenant_id, event)
+
+
+def patched(patch: SandboxPatch, caller: Caller, vault: Vault) -> Callable[[Sandbox], Change]:
+    """Build the change of a row and its deadlines from a patch."""
+
+    def change_row(row: Sandbox) -> Change:
+        if "priority" in patch:
+            _require_waiting(row)
+            row.priority = min(patch["priority"], caller.max_priority)
+        if "metadata" in patch:
+            row.labels = patch["metadata"]
+        if "auto_resume" in patch:
+            row.auto_resume = patch["auto_resume"]
+        if "mcp_servers" in patch:
+            _set_mcp_servers(row, patch["mcp_servers"], vault)
+        return change_deadlines
+
+    def change_deadlines(row: Deadlines, now: datetime) -> Deadlines:
+        if "idle_timeout" in patch:
+            row = touch(replace(row, idle_timeout=patch["idle_timeout"]), now)
+        if "on_timeout" in patch:
+            row = replace(row, on_timeout=patch["on_timeout"])
+        if "timeout" in patch:
+            row = set_timeout(row, now, timeout=patch["timeout"])
+        return row
+
+    return change_row
+
+
+def _set_mcp_servers(row: Sandbox, servers: Mapping[str, Any], vault: Vault) -> None:
+    """Replace the MCP servers in the settings of the sandbox's services, which are outdated from here on."""
+    known = open_envs(vault, row.id, row.envs_sealed)
+    known.pop("mcp_servers", None)
+    updated = {**known, "mcp_servers": dict(servers)} if servers else known
+    row.envs_sealed = seal_envs(vault, row.id, updated)
+    row.has_services = True
+    row.services_digest = None
+
+
+def _require_waiting(row: Sandbox) -> None:
+    if not waits_for_slot(deadlines_of(row)):
+        raise InvalidRequest(f"The sandbox is {row.state}; priority is for one that waits.")

@@ -20,17 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class TemplateWaiters:
-    """Lets sandboxes in line whose template is ready by now, and ends those whose template never will be.
+    """Queues sandboxes whose template has become ready, and ends those whose template failed or was deleted."""
 
-    Done again it changes nothing, so whoever finds that a build is over may do it.
-    """
-
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, transitions: Transitions) -> None:
         self._sessions = sessions
-        self._transitions = Transitions(sessions)
+        self._transitions = transitions
 
     async def release(self, template_id: str) -> None:
-        in_vain: list[tuple[Sandbox, str]] = []
+        """Handle the sandboxes that wait for a template, after each of its builds; idempotent."""
+        failed: list[tuple[Sandbox, str]] = []
         async with self._sessions.begin() as session:
             waiting = await TemplateWaitRepository(session).lock_waiting(template_id)
             if not waiting:
@@ -39,18 +37,18 @@ class TemplateWaiters:
             backends: set[str] = set()
             for row in waiting:
                 try:
-                    backends |= _let_in_line(row, known)
+                    backends |= _queue(row, known)
                 except InvalidRequest as error:
-                    in_vain.append((row, await _explain(session, row, template_id, error)))
+                    failed.append((row, await _explain(session, row, template_id, error)))
             for backend in sorted(backends):
                 await JobRepository(session).due(ADMISSION, backend)
-        for row, reason in in_vain:
-            with suppress(Superseded):  # it is wanted gone, which its own job sees to
+        for row, reason in failed:
+            with suppress(Superseded):  # its target is `gone`; its own job deletes it
                 await self._transitions.commit(row, never_started(reason))
 
 
-def _let_in_line(row: Sandbox, known: KnownTemplate | None) -> set[str]:
-    """Tell where a sandbox may get a place from now on."""
+def _queue(row: Sandbox, known: KnownTemplate | None) -> set[str]:
+    """Set the backends that may have the sandbox, and return them."""
     if known is None:
         raise InvalidRequest(f"The template {row.template!r} was deleted.")
     asked = PlacementDecision(

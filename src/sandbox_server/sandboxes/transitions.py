@@ -11,7 +11,7 @@ from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.errors import SandboxNotFound, Superseded
-from sandbox_server.domain.events import Cause, SandboxEvent, entered
+from sandbox_server.domain.events import SandboxEvent
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_transition
@@ -23,41 +23,45 @@ from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.repositories.sandboxes import (
     SandboxRepository,
+    cause_of,
     deadlines_of,
     set_deadlines,
+    state_event,
 )
 
 Change = Callable[[Deadlines, datetime], Deadlines]
 Condition = Callable[[Sandbox, datetime], bool]
 
-_FOUND = TransitionCause(cause=Cause.RECOVERY, reason="A server went on with what it found.")
 _WITHOUT_SLOT = ENDED | {State.QUEUED, State.PAUSED}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """What becomes of a row, and what those who follow it are told."""
+    """A change of a row, and the event that describes it."""
 
     change: Change
     target: Target | None = None
-    """What is wanted from then on, if that is to be another than before."""
+    """The new target, if it changes."""
     cause: TransitionCause | None = None
-    """Who did it and why, where that is not what the row's wish says."""
+    """Who did it and why, if not the row's own cause."""
     values: Mapping[str, Any] = field(default_factory=dict)
     only_if: Callable[[Sandbox], bool] = lambda _: True
-    """Whether it happens to the row as those before it left it."""
+    """Condition on the row as the preceding transitions of the commit left it."""
 
 
 @dataclass(frozen=True)
 class HoldBack:
-    """Until when nobody is let in at a backend, which has said that it has no room."""
+    """Until when nothing is admitted at a backend that reported no room."""
 
     backend: str
     until: datetime
 
 
 class Transitions:
-    """Commits what has happened to sandboxes, to the rows that still are what they were."""
+    """Commits transitions of sandboxes: the only writer of `state` after admission.
+
+    Each commit is fenced by the row's generation, which it increments.
+    """
 
     def __init__(self, sessions: Sessions, changes: Changes | None = None) -> None:
         self._sessions = sessions
@@ -71,9 +75,9 @@ class Transitions:
         hold_back: HoldBack | None = None,
         wake: bool = False,
     ) -> tuple[Sandbox, datetime]:
-        """Commit the transitions together, if the row is as it was seen and `holds` is true of it.
+        """Commit the transitions together, if the row's generation is unchanged and `holds` is true.
 
-        `wake` has its job look at it, where the commit is not that job's own.
+        `wake` makes the sandbox's job due, for commits outside of that job.
         """
         async with self._sessions.begin() as session:
             if hold_back is not None:
@@ -86,12 +90,12 @@ class Transitions:
             events: list[SandboxEvent] = []
             for transition in transitions:
                 if transition.only_if(row):
-                    events += _carry_over(row, transition, now)
+                    events += _apply(row, transition, now)
             if row.state in _WITHOUT_SLOT and before is not row.state:
                 await _offer_slot(session, row, backend, hold_back)
             if row.state in ENDED and re.match(PATTERN, row.template):
                 await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
-            await _have_seen_to(session, row, wake=wake)
+            await _wake_jobs(session, row, wake=wake)
             by = self._changes.name if self._changes else ""
             if not events:
                 await repository.announce(row.id, by=by)
@@ -101,7 +105,7 @@ class Transitions:
         return row, now
 
     async def note_provider_id(self, seen: Sandbox, provider_id: str) -> bool:
-        """Let a row that has gone on know of a sandbox that is its own, unless it has another one."""
+        """Add the provider's id to a row that has changed since; False if the row has another sandbox."""
         async with self._sessions.begin() as session:
             try:
                 row, _ = await SandboxRepository(session).lock(seen.id)
@@ -116,16 +120,11 @@ class Transitions:
 
 
 def into(state: State) -> Change:
-    """Enter a state that changes no deadline."""
+    """Enter a state without a change of deadlines."""
     return lambda row, _: replace(row, state=state)
 
 
-def cause_of(row: Sandbox) -> TransitionCause:
-    """Say who wants what is being done to a sandbox; of a row that nobody wished for, a server."""
-    return TransitionCause.of(row.wish) if row.wish else _FOUND
-
-
-def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator[SandboxEvent]:
+def _apply(row: Sandbox, transition: Transition, now: datetime) -> Iterator[SandboxEvent]:
     before, had = row.state, deadlines_of(row)
     after = transition.change(had, now)
     require_transition(before, after.state)
@@ -146,17 +145,10 @@ def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator
         row.silent_since = None
     if after.state is not before or transition.cause is not None:
         row.state_reason = cause.reason
-        yield entered(
-            deadlines_of(row),
-            sandbox_id=row.id,
-            cause=cause.cause,
-            actor=cause.actor,
-            reason=cause.reason,
-            before=had,
-        )
+        yield state_event(row, cause, before=had)
 
 
-async def _have_seen_to(session: AsyncSession, row: Sandbox, *, wake: bool) -> None:
+async def _wake_jobs(session: AsyncSession, row: Sandbox, *, wake: bool) -> None:
     if row.state is State.RUNNING and row.has_services and row.services_digest is None:
         await JobRepository(session).due(kinds.SERVICES, row.id)
     if wake:
@@ -166,7 +158,7 @@ async def _have_seen_to(session: AsyncSession, row: Sandbox, *, wake: bool) -> N
 async def _offer_slot(
     session: AsyncSession, row: Sandbox, backend: str | None, hold_back: HoldBack | None
 ) -> None:
-    """Have somebody let in where there may be room now: for another, or elsewhere for this one."""
+    """Make admission due where a slot may be free now: for another sandbox, or elsewhere for this one."""
     busy = {} if hold_back is None else {hold_back.backend: hold_back.until}
     elsewhere = row.candidates if row.state is State.QUEUED else ()
     for name in sorted({*elsewhere, *filter(None, [backend])}):

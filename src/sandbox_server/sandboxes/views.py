@@ -3,6 +3,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
+from fastapi import Response
+
 from sandbox_client.models import (
     MetricRead,
     PortUrls,
@@ -18,15 +20,16 @@ from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.due import idle_pause_at, waits_for_slot
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.service_ports import CODE_SERVER_PORT
-from sandbox_server.domain.state import ENDED, State
+from sandbox_server.domain.state import ENDED, State, serves
+from sandbox_server.http.waiting import answer_pending
 from sandbox_server.providers.protocol.provider import Usage
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.sandboxes.answers import ASK_AGAIN
 from sandbox_server.sandboxes.queue.view import QueueView, describe_queues
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 from sandbox_server.sandboxes.services.sealed import open_tools_token
 from sandbox_server.sandboxes.services.settings import password_of
+from sandbox_server.sandboxes.waiting import ASK_AGAIN
 from sandbox_server.vault import Vault
 
 
@@ -155,3 +158,9 @@ def _view_place(place: QueueView) -> QueuePlace:
 
 def _seconds(duration: timedelta | None) -> float | None:
     return None if duration is None else duration.total_seconds()
+
+
+def set_status(response: Response, row: Sandbox) -> None:
+    """Answer 202 while a sandbox has not reached its target."""
+    if not serves(row.state, row.target):
+        answer_pending(response)

@@ -11,10 +11,10 @@ from sandbox_server.http.deps import Operator, Reader, SandboxIdPath, SnapshotId
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.http.requests import IdempotencyDep
-from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.snapshots.service import SnapshotService
 
 SnapshotBody = Annotated[SnapshotCreate, Body(default_factory=SnapshotCreate)]
-ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
+SnapshotsDep = Annotated[SnapshotService, depends_on(SnapshotService)]
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
 
@@ -31,10 +31,10 @@ async def create_snapshot(
     idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
-    controller: ControllerDep,
+    snapshots: SnapshotsDep,
 ) -> SnapshotRead:
     """Keep a sandbox as it is now. The snapshot's id is a template to create sandboxes from. 202: it is being taken."""
-    row = await controller.snapshot(
+    row = await snapshots.create(
         caller,
         sandbox_id,
         name=body.name,
@@ -50,12 +50,12 @@ async def create_snapshot(
 async def list_sandbox_snapshots(
     sandbox_id: SandboxIdPath,
     caller: Reader,
-    controller: ControllerDep,
+    snapshots: SnapshotsDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SnapshotRead]:
     """List what was kept of a sandbox, newest first. It outlives the sandbox, and so does this list."""
-    rows = await controller.copies.list_page(
+    rows = await snapshots.list_page(
         caller, sandbox_id=sandbox_id, limit=limit + 1, before=read_id(cursor)
     )
     return _page(rows, limit)
@@ -64,12 +64,12 @@ async def list_sandbox_snapshots(
 @router.get("/snapshots")
 async def list_snapshots(
     caller: Reader,
-    controller: ControllerDep,
+    snapshots: SnapshotsDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SnapshotRead]:
     """List all that was kept, newest first."""
-    rows = await controller.copies.list_page(
+    rows = await snapshots.list_page(
         caller, sandbox_id=None, limit=limit + 1, before=read_id(cursor)
     )
     return _page(rows, limit)
@@ -77,18 +77,18 @@ async def list_snapshots(
 
 @router.get("/snapshots/{snapshot_id}")
 async def get_snapshot(
-    snapshot_id: SnapshotIdPath, caller: Reader, controller: ControllerDep
+    snapshot_id: SnapshotIdPath, caller: Reader, snapshots: SnapshotsDep
 ) -> SnapshotRead:
     """Tell what a snapshot is of, and whether it is ready."""
-    return _view(await controller.copies.get(caller, snapshot_id))
+    return _view(await snapshots.get(caller, snapshot_id))
 
 
 @router.delete("/snapshots/{snapshot_id}", status_code=204)
 async def delete_snapshot(
-    snapshot_id: SnapshotIdPath, caller: Operator, controller: ControllerDep
+    snapshot_id: SnapshotIdPath, caller: Operator, snapshots: SnapshotsDep
 ) -> None:
     """Have nothing created from a snapshot any more; its files go once no sandbox stands on them."""
-    await controller.copies.delete(caller, snapshot_id)
+    await snapshots.delete(caller, snapshot_id)
 
 
 def _view(row: Snapshot) -> SnapshotRead:

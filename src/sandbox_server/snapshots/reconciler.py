@@ -19,22 +19,22 @@ GIVE_UP_AFTER = timedelta(minutes=5)
 
 
 class SnapshotReconciler:
-    """Has providers take and delete what the rows of snapshots say.
+    """Takes and deletes snapshots at providers, as their rows say.
 
-        creating -> ready -> deleting -> gone        what a fork stands on for now is deleted by itself
+        creating -> ready -> deleting -> deleted        the temporary snapshot of a fork is deleted by itself
             └────> failed
 
-    At its provider a snapshot has our id as its name: asked again, the provider replaces what it took before, and
-    sandboxes are created from it by that name.
+    At its provider a snapshot is named by our id: a repeated request replaces the earlier copy, and sandboxes are
+    created from it by that name.
     """
 
-    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+    def __init__(self, sessions: Sessions, backends: Backends, transitions: Transitions) -> None:
         self._sessions = sessions
         self._backends = backends
-        self._transitions = Transitions(sessions)
+        self._transitions = transitions
 
     async def reconcile(self, job: LeasedJob) -> datetime | None:
-        """Bring a snapshot to where it can rest; it is looked at again when a sandbox of it has ended."""
+        """Take or delete a snapshot; its job is due again when a sandbox created from it ends."""
         row = await self._find(job.subject)
         if row is not None and row.state == "creating":
             row = await self._take(row)
@@ -60,7 +60,7 @@ class SnapshotReconciler:
             kept.backend_snapshot_id = taken
             if kept.state == "creating":
                 kept.state = "ready"
-                if await SnapshotRepository(session).let_forks_in_line(kept):
+                if await SnapshotRepository(session).queue_forks(kept):
                     await JobRepository(session).due(ADMISSION, row.backend)
             await SandboxRepository(session).announce(row.id)
         return kept
@@ -75,9 +75,9 @@ class SnapshotReconciler:
         return await backend.snapshot(provider_id, name=row.id)
 
     async def _give_up(self, row: Snapshot, error: BackendError) -> Snapshot:
-        # First those who wait for it, who could not be found any more if this was cut off in between.
+        # The waiting forks first: they could not be found after the snapshot has failed.
         for fork in await self._list_waiting(row):
-            with suppress(Superseded):  # it is wanted gone, which its own job sees to
+            with suppress(Superseded):  # its target is `gone`; its own job deletes it
                 await self._transitions.commit(fork, not_started(error))
         async with self._sessions.begin() as session:
             kept = await SnapshotRepository(session).lock(row.id)
@@ -87,7 +87,7 @@ class SnapshotReconciler:
         return kept
 
     async def _delete_unneeded(self, row: Snapshot) -> None:
-        """Delete it at its provider, unless a sandbox stands on it."""
+        """Delete the snapshot at its provider, unless a sandbox was created from it and still exists."""
         async with self._sessions.begin() as session:
             repository = SnapshotRepository(session)
             kept = await repository.lock(row.id)

@@ -7,7 +7,7 @@ from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.domain.errors import SnapshotNotFound
 from sandbox_server.domain.state import State
 
-_out_of_line = and_(Sandbox.state == State.QUEUED, Sandbox.candidates == [])
+_waits_for_snapshot = and_(Sandbox.state == State.QUEUED, Sandbox.candidates == [])
 
 
 class SnapshotRepository:
@@ -37,7 +37,7 @@ class SnapshotRepository:
         return row
 
     async def find(self, snapshot_id: str) -> Snapshot | None:
-        """Find a snapshot whoever's it is."""
+        """Find a snapshot of any tenant."""
         return await self._session.get(Snapshot, snapshot_id)
 
     async def list_page(
@@ -48,7 +48,7 @@ class SnapshotRepository:
         limit: int,
         before: str | None = None,
     ) -> Sequence[Snapshot]:
-        """List newest first what somebody asked for; what a fork stands on for now is left out."""
+        """List snapshots, newest first, without the temporary ones of forks."""
         query = select(Snapshot).where(
             Snapshot.tenant_id == tenant_id,
             Snapshot.temporary.is_(False),
@@ -61,21 +61,23 @@ class SnapshotRepository:
         return (await self._session.scalars(query.order_by(Snapshot.id.desc()).limit(limit))).all()
 
     async def is_needed(self, snapshot: Snapshot) -> bool:
-        """Tell whether any sandbox made from it has not ended."""
-        standing = _standing(snapshot).where(Sandbox.ended_at.is_(None))
+        """Whether any sandbox created from it has not ended."""
+        created = _created_from(snapshot).where(Sandbox.ended_at.is_(None))
         return (
-            await self._session.scalar(standing.with_only_columns(Sandbox.id).limit(1)) is not None
+            await self._session.scalar(created.with_only_columns(Sandbox.id).limit(1)) is not None
         )
 
     async def list_waiting_forks(self, snapshot: Snapshot) -> Sequence[Sandbox]:
-        """List the sandboxes that no backend may have before there is a copy to make them from."""
-        waiting = _standing(snapshot).where(_out_of_line)
+        """List the forks that wait for the snapshot."""
+        waiting = _created_from(snapshot).where(_waits_for_snapshot)
         return (await self._session.scalars(waiting.order_by(Sandbox.id))).all()
 
-    async def let_forks_in_line(self, snapshot: Snapshot) -> bool:
-        """Let those sandboxes wait for a place at the copy's backend; tells whether there are any."""
+    async def queue_forks(self, snapshot: Snapshot) -> bool:
+        """Queue the waiting forks at the snapshot's backend; returns whether there are any."""
         forks = update(Sandbox).where(
-            Sandbox.tenant_id == snapshot.tenant_id, Sandbox.template == snapshot.id, _out_of_line
+            Sandbox.tenant_id == snapshot.tenant_id,
+            Sandbox.template == snapshot.id,
+            _waits_for_snapshot,
         )
         let_in = await self._session.scalars(
             forks.values(candidates=[snapshot.backend]).returning(Sandbox.id)
@@ -86,7 +88,7 @@ class SnapshotRepository:
         await self._session.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
-def _standing(snapshot: Snapshot) -> Select[Sandbox]:
+def _created_from(snapshot: Snapshot) -> Select[Sandbox]:
     return select(Sandbox).where(
         Sandbox.tenant_id == snapshot.tenant_id, Sandbox.template == snapshot.id
     )

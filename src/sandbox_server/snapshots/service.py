@@ -14,17 +14,17 @@ from sandbox_server.domain.requests import ForkRequest, Idempotency
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.jobs.kinds import SNAPSHOT
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
-from sandbox_server.sandboxes.answers import ASK_AGAIN, require_begun
 from sandbox_server.sandboxes.creation import Creation
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.waiting import Waiting
+from sandbox_server.sandboxes.service import WAIT
+from sandbox_server.sandboxes.waiting import ASK_AGAIN, Waiting, require_begun
 from sandbox_server.snapshots.repository import SnapshotRepository
 
-_NOT_THERE_YET = frozenset({State.QUEUED, State.STARTING})
+_NOT_STARTED = frozenset({State.QUEUED, State.STARTING})
 
 
 class SnapshotService:
-    """Snapshots as callers ask for them, and sandboxes made from one of a moment: forks."""
+    """Use cases of snapshots, and of forks, which are created from temporary snapshots."""
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class SnapshotService:
         self._creation = creation
         self._waiting = waiting
 
-    async def snapshot(
+    async def create(
         self,
         caller: Caller,
         sandbox_id: str,
         *,
-        name: str | None,
-        idempotency: Idempotency | None,
-        wait: timedelta,
+        name: str | None = None,
+        idempotency: Idempotency | None = None,
+        wait: timedelta = WAIT,
     ) -> Snapshot:
-        """Keep a sandbox as it is now; it goes on, and the copy outlives it."""
+        """Copy a sandbox's disk; the sandbox continues, and the copy outlives it."""
         snapshot_id, job = new_id(), None
         async with self._sessions.begin() as session:
             made = await IdempotencyRepository(session).claim(
@@ -62,7 +62,7 @@ class SnapshotService:
             row = await self.get(caller, made)
             row = await watch.until(_is_settled, row, lambda _: self.get(caller, made), wait=wait)
         if row.state == "failed":
-            raise SnapshotFailed(row.state_reason or "nobody noted why")
+            raise SnapshotFailed(row.state_reason or "reason not recorded")
         return row
 
     async def fork(
@@ -71,12 +71,12 @@ class SnapshotService:
         sandbox_id: str,
         wanted: ForkRequest,
         *,
-        idempotency: Idempotency | None,
-        wait: timedelta,
+        idempotency: Idempotency | None = None,
+        wait: timedelta = WAIT,
     ) -> Sandbox:
-        """Make a sandbox with the files that another has now.
+        """Create a sandbox with the current files of another one.
 
-        One transaction writes down the fork, the snapshot that it stands on and the job: so none is ever without another.
+        One transaction inserts the fork, its snapshot and the job, so none exists without the others.
         """
         fork_id, snapshot_id, job = new_id(), new_id(), None
         async with self._sessions.begin() as session:
@@ -103,7 +103,7 @@ class SnapshotService:
     async def list_page(
         self, caller: Caller, *, sandbox_id: str | None, limit: int, before: str | None
     ) -> Sequence[Snapshot]:
-        """List snapshots, of all sandboxes or of one that there must be, or must have been."""
+        """List snapshots of all sandboxes, or of one that exists or existed."""
         async with without_transaction(self._sessions) as session:
             rows = await SnapshotRepository(session).list_page(
                 caller.tenant_id, sandbox_id=sandbox_id, limit=limit, before=before
@@ -113,7 +113,7 @@ class SnapshotService:
         return rows
 
     async def delete(self, caller: Caller, snapshot_id: str) -> None:
-        """Have nobody make sandboxes from it any more; its files go once no sandbox stands on them."""
+        """Delete a snapshot; its files are removed when no sandbox created from it is left."""
         async with self._sessions.begin() as session:
             row = await SnapshotRepository(session).lock(snapshot_id, tenant_id=caller.tenant_id)
             row.state = "deleting"
@@ -148,7 +148,7 @@ async def _get_source(session: AsyncSession, caller: Caller, sandbox_id: str) ->
     row = await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
     if row.state in ENDED or row.target is Target.GONE:
         raise InvalidTransition(row.state, "a copy")
-    if row.state in _NOT_THERE_YET:
+    if row.state in _NOT_STARTED:
         raise NotReady(row.state, retry_after=ASK_AGAIN)
     return row
 

@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,7 +14,6 @@ from sandbox_server.providers.e2b.templates import ENTRIES, ProviderTemplates
 from sandbox_server.providers.protocol.build_context import BuildContext
 from sandbox_server.providers.protocol.provider import BuildProgress, BuildState, RequestedBuild
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.template_waiters import TemplateWaiters
 from sandbox_server.templates.build_log import BuildLog
 from sandbox_server.templates.build_repository import TemplateBuildRepository, log_of
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
@@ -73,6 +73,7 @@ class TemplateBuilder:
         sessions: Sessions,
         backends: Backends,
         vault: Vault,
+        release_waiters: Callable[[str], Awaitable[None]],
         *,
         bundled: BundledTemplates = NO_BUNDLED_TEMPLATES,
         longest: timedelta = LONGEST_BUILD,
@@ -81,7 +82,7 @@ class TemplateBuilder:
         self._backends = backends
         self._plans = Plans(vault, bundled)
         self._longest = longest
-        self._waiters = TemplateWaiters(sessions)
+        self._release_waiters = release_waiters
 
     async def work(self, job: LeasedJob) -> datetime | None:
         """Advance the build or the deletion of a template at one backend."""
@@ -92,11 +93,11 @@ class TemplateBuilder:
             return None
         template, build, now = found
         if template.deleted_at is not None:
-            await self._waiters.release(template_id)
+            await self._release_waiters(template_id)
             return await self._remove(build, now)
         next_run = await self._advance(template, build, now)
         if next_run is None:
-            await self._waiters.release(template_id)
+            await self._release_waiters(template_id)
         return next_run
 
     async def _advance(

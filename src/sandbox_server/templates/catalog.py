@@ -21,9 +21,9 @@ from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b.recipe import check
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup, require_offered
 from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.definitions import decrypt_definition, encrypt_definition
+from sandbox_server.templates.lookup import Offer, TemplateLookup, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 from sandbox_server.vault import Vault
 
@@ -41,11 +41,13 @@ class CatalogEntry:
 class Catalog:
     """The templates that callers can use by name: their tenant's own and the shared ones."""
 
-    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+    def __init__(
+        self, sessions: Sessions, backends: Backends, vault: Vault, lookup: TemplateLookup
+    ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._vault = vault
-        self._lookup = TemplateLookup(sessions, backends)
+        self._lookup = lookup
 
     async def create(
         self,

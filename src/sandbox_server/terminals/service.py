@@ -26,8 +26,8 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State, Target
 from sandbox_server.log.hub import StreamHub
 from sandbox_server.providers.protocol.processes import ProcessSignal
-from sandbox_server.sandboxes.answers import ASK_AGAIN
 from sandbox_server.sandboxes.service import WAIT, SandboxController
+from sandbox_server.sandboxes.waiting import ASK_AGAIN
 from sandbox_server.terminals.source import TerminalSource
 from sandbox_server.terminals.view import TerminalView
 

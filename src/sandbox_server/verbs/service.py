@@ -17,8 +17,8 @@ from sandbox_server.files.contents import Body, FileContents
 from sandbox_server.files.file_access import FileLocation
 from sandbox_server.log.serialize import OUTPUT
 from sandbox_server.providers.protocol.errors import AnswerLost
-from sandbox_server.sandboxes.answers import require_running
 from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.waiting import require_running
 
 PATIENCE = timedelta(seconds=55)
 """How long to wait for a sandbox; clients commonly give up after a minute."""

@@ -22,7 +22,7 @@ from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import Rules
 from sandbox_server.domain.due import next_due
 from sandbox_server.domain.state import State, may_follow, serves
-from sandbox_server.jobs.kinds import HOUSEKEEPING, PATROL, SANDBOX
+from sandbox_server.jobs.kinds import DRIFT_CHECK, HOUSEKEEPING, SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint
@@ -149,7 +149,9 @@ class Replicas:
         await until(self._is_quiet, timeout=60)
 
     async def _is_quiet(self) -> bool:
-        routine = update(Job).where(Job.kind.in_([PATROL, HOUSEKEEPING]), Job.leased_by.is_(None))
+        routine = update(Job).where(
+            Job.kind.in_([DRIFT_CHECK, HOUSEKEEPING]), Job.leased_by.is_(None)
+        )
         async with self.sessions.begin() as session:
             await session.execute(routine.values(run_at=func.now() + HOUR))
         return await self.are_idle()
@@ -169,7 +171,7 @@ class Replicas:
     async def patrol(self) -> None:
         """Have what the provider has compared with the records."""
         async with self.sessions.begin() as session:
-            await JobRepository(session).due(PATROL, self.living.backend_name)
+            await JobRepository(session).due(DRIFT_CHECK, self.living.backend_name)
 
     async def delete_all(self) -> None:
         for row in await self.rows():

@@ -12,9 +12,9 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.lifecycle import build_reconciliation
 from sandbox_server.providers.protocol.limits import ProviderLimits, without_limits
 from sandbox_server.providers.registry import Backends, KnownBackend
-from sandbox_server.sandboxes.reconciler import Reconciler
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.managed_sandboxes import new_living
@@ -82,8 +82,8 @@ async def at_two(sessions, backend_at, proxy):
     async with sessions.begin() as session:
         session.add(Backend(name="slow", capacity=100, state="up"))
     backends = Backends(known, limits=limits)
-    reconciler = Reconciler(sessions, backends, fast.vault)
-    fast = replace(fast, backends=backends, reconciler=reconciler)
+    core = build_reconciliation(sessions, backends, fast.vault)
+    fast = replace(fast, backends=backends, core=core)
     return fast, replace(fast, backend_name="slow")
 
 

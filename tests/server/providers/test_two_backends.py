@@ -15,11 +15,11 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
+from sandbox_server.lifecycle import build_reconciliation
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.providers.settings import BackendSettings
-from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
-from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from tests.engine.engine_process import running_engine
 from tests.server.support.in_process_server import running_server
 from tests.server.support.managed_sandboxes import MINUTE, new_living
@@ -127,19 +127,19 @@ async def livings(sessions, backends):
     """Have one server look after a tenant's sandboxes at both."""
     local = await new_living(sessions, backends["local"])
     await register_backends(sessions, backends)
-    reconciler = Reconciler(sessions, backends, local.vault)
-    local = replace(local, backends=backends, reconciler=reconciler)
+    core = build_reconciliation(sessions, backends, local.vault)
+    local = replace(local, backends=backends, core=core)
     return local, replace(local, backend_name="remote")
 
 
 async def patrol(living):
     """Look at a backend once, after whose first failure it counts as down."""
     intervals = CheckIntervals(again=AT_ONCE, answer_within=timedelta(seconds=10))
-    patrol = DriftChecker(
-        living.sessions, living.backends, living.vault, living.reconciler, intervals=intervals
-    )
+    patrol = living.drift_checker(intervals=intervals)
     name = living.backend_name
-    await patrol.check(LeasedJob(id=1, kind=kinds.PATROL, subject=name, attempts=1, leased_by="a"))
+    await patrol.check(
+        LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject=name, attempts=1, leased_by="a")
+    )
     async with living.sessions() as session:
         return await BackendRepository(session).get(name)
 

@@ -11,7 +11,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.sandboxes.answers import require_begun, require_on_its_way
+from sandbox_server.sandboxes.waiting import require_begun, require_on_its_way
 
 
 def paused(cause):

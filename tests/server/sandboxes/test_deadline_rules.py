@@ -6,6 +6,7 @@ import pytest
 
 from sandbox_server.domain.state import OnTimeout, State, Target
 from sandbox_server.jobs import kinds
+from sandbox_server.sandboxes.observation import Observation
 from tests.engine.polling import until
 from tests.server.support.fault_proxy import answer_with
 from tests.server.support.managed_sandboxes import DAY, HOUR, MINUTE, SOON
@@ -208,8 +209,8 @@ async def test_a_deadline_that_is_moved_while_it_is_looked_at_is_not_carried_out
     await living.change(sandbox_id, expires_at=now)
     seen, connected = await living.row(sandbox_id), now + HOUR
     await living.change(sandbox_id, expires_at=connected)
-    living.reconciler.hand_over(seen, await living.now())
 
+    await living.settle(sandbox_id, context=Observation.of_read(seen, await living.now()))
     await living.settle_at_last(sandbox_id)
 
     row = await living.row(sandbox_id)

@@ -12,7 +12,7 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.template_lookup import Offer, TemplateNotRecorded
+from sandbox_server.templates.lookup import Offer, TemplateNotRecorded
 
 HOUR = timedelta(hours=1)
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -6,6 +6,7 @@ from sandbox_server.domain.jobs import ProviderSaturated
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.providers.protocol.limits import ProviderLimits
+from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.services.sealed import seal_envs
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, WISH, living_at
 
@@ -137,9 +138,8 @@ async def test_what_this_process_has_just_committed_is_done_without_a_question(f
     sandbox_id = await faulty.started()
     row = await faulty.want(sandbox_id, Target.PAUSED)
     proxy.seen.clear()
-    faulty.reconciler.hand_over(row, await faulty.now())
 
-    await faulty.settle(sandbox_id)
+    await faulty.settle(sandbox_id, context=Observation.of_read(row, await faulty.now()))
 
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
     assert proxy.seen == [f"POST /sandboxes/{row.backend_sandbox_id}/pause"]
@@ -150,9 +150,9 @@ async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, 
     proxy.seen.clear()
     sandbox_id = await faulty.admitted()
     await faulty.change(sandbox_id, tried_at=await faulty.now())
-    faulty.reconciler.hand_over(await faulty.row(sandbox_id), await faulty.now(), fresh=True)
+    row = await faulty.row(sandbox_id)
 
-    await faulty.settle(sandbox_id)
+    await faulty.settle(sandbox_id, context=Observation.of_commit(row, await faulty.now()))
 
     assert (await faulty.row(sandbox_id)).state is State.RUNNING
     assert proxy.seen == ["POST /v2/sandboxes"]
@@ -167,9 +167,9 @@ async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else
     await living.let_in(sandbox_id)
     row = await living.row(sandbox_id)
     await living.backend.connect(row.backend_sandbox_id, timeout=HOUR)
-    faulty.reconciler.hand_over(await faulty.want(sandbox_id, target), await faulty.now())
+    row = await faulty.want(sandbox_id, target)
 
-    await faulty.settle(sandbox_id)
+    await faulty.settle(sandbox_id, context=Observation.of_read(row, await faulty.now()))
 
     state = (await living.row(sandbox_id)).state
     assert state is OUTCOME[target]

@@ -172,7 +172,7 @@ async def test_what_has_ended_or_is_to_end_cannot_be_brought_back(server):
         controller.connect(caller, row.id),
         controller.set_timeout(caller, row.id, HOUR),
         controller.use(caller, row.id),
-        controller.snapshot(caller, row.id),
+        server.copies.create(caller, row.id),
     ):
         with pytest.raises(InvalidTransition, match="stopped sandbox"):
             await call
@@ -195,7 +195,7 @@ async def test_another_tenants_sandbox_is_not_there(server):
         controller.keep_awake(stranger, row.id, awake_for=HOUR),
         controller.use(stranger, row.id),
         controller.metrics(stranger, row.id),
-        controller.snapshot(stranger, row.id),
+        server.copies.create(stranger, row.id),
     ):
         with pytest.raises(SandboxNotFound):
             await call

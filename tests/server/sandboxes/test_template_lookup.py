@@ -9,7 +9,7 @@ from sandbox_server.domain.errors import BackendUnavailable, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.templates import TemplateReference
 from sandbox_server.providers.registry import Backends, KnownBackend
-from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup, TemplateNotRecorded
+from sandbox_server.templates.lookup import Offer, TemplateLookup, TemplateNotRecorded
 from tests.server.support.fault_proxy import answer_with
 
 pytestmark = pytest.mark.needs_engine

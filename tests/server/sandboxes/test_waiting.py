@@ -46,15 +46,15 @@ async def start(sessions, row, *, by=""):
 
 
 async def test_who_waits_hears_of_what_any_server_commits(changes, sessions, row):
-    waiting = Waiting(sessions, changes, look_again=MINUTE)
-    with waiting.watch(row.id) as watch:
+    waiting = Waiting(sessions, changes)
+    with waiting.watch(row.id, poll_every=MINUTE) as watch:
         await start(sessions, row, by="another")
         assert (await watch.until_settled(row, wait=MINUTE)).state is State.RUNNING
 
 
 async def test_what_is_heard_of_oneself_is_no_news_after_it_was_told(changes, sessions, row):
-    waiting = Waiting(sessions, changes, look_again=MINUTE)
-    with waiting.watch(row.id) as watch, changes.follow(row.id) as other:
+    waiting = Waiting(sessions, changes)
+    with waiting.watch(row.id, poll_every=MINUTE) as watch, changes.follow(row.id) as other:
         with changes.follow("fence") as fence:
             told = await start(sessions, row, by=changes.name)
             changes.tell(told)
@@ -67,8 +67,8 @@ async def test_what_is_heard_of_oneself_is_no_news_after_it_was_told(changes, se
 
 
 async def test_a_change_that_nobody_tells_is_found_by_looking(changes, sessions, row):
-    waiting = Waiting(sessions, changes, look_again=timedelta(milliseconds=20))
-    with waiting.watch(row.id) as watch:
+    waiting = Waiting(sessions, changes)
+    with waiting.watch(row.id, poll_every=timedelta(milliseconds=20)) as watch:
         await start(sessions, row, by=changes.name)
         assert (await watch.until_settled(row, wait=MINUTE)).state is State.RUNNING
 

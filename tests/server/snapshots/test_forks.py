@@ -54,7 +54,7 @@ async def no_snapshots_left(server):
 async def test_a_snapshot_is_a_template_that_outlives_its_sandbox(server):
     controller, caller = server.controller, server.caller
     source = await with_file(server)
-    snapshot = await controller.snapshot(caller, source.id, name="before lunch")
+    snapshot = await server.copies.create(caller, source.id, name="before lunch")
     assert (snapshot.state, snapshot.name) == ("ready", "before lunch")
     await controller.delete(caller, source.id)
 
@@ -66,20 +66,20 @@ async def test_a_snapshot_is_a_template_that_outlives_its_sandbox(server):
 
 
 async def list_snapshots(server, caller=None):
-    return await server.controller.copies.list_page(
+    return await server.copies.list_page(
         caller or server.caller, sandbox_id=None, limit=10, before=None
     )
 
 
 async def test_another_tenants_snapshot_is_no_template_and_not_there(server):
-    snapshot = await server.controller.snapshot(server.caller, (await server.running()).id)
+    snapshot = await server.copies.create(server.caller, (await server.running()).id)
     await server.add_tenant(other := new_id())
     stranger = caller_of(other)
     with pytest.raises(TemplateNotFound):
         await server.controller.create(stranger, SandboxRequest(template=snapshot.id))
     for call in (
-        server.controller.copies.get(stranger, snapshot.id),
-        server.controller.copies.delete(stranger, snapshot.id),
+        server.copies.get(stranger, snapshot.id),
+        server.copies.delete(stranger, snapshot.id),
     ):
         with pytest.raises(SnapshotNotFound):
             await call
@@ -87,10 +87,10 @@ async def test_another_tenants_snapshot_is_no_template_and_not_there(server):
 
 
 async def test_a_deleted_snapshot_goes_when_no_sandbox_stands_on_it(server):
-    snapshot = await server.controller.snapshot(server.caller, (await server.running()).id)
+    snapshot = await server.copies.create(server.caller, (await server.running()).id)
     row = await server.running(template=snapshot.id)
 
-    await server.controller.copies.delete(server.caller, snapshot.id)
+    await server.copies.delete(server.caller, snapshot.id)
     assert await list_snapshots(server) == []
     assert [one.state for one in await server.snapshots()] == ["deleting"]
 
@@ -103,15 +103,15 @@ async def test_a_deleted_snapshot_goes_when_no_sandbox_stands_on_it(server):
 async def test_a_snapshot_of_what_is_not_there_yet_or_any_more_is_none(server):
     row = await server.queued()
     with pytest.raises(NotReady):
-        await server.controller.snapshot(server.caller, row.id)
+        await server.copies.create(server.caller, row.id)
     await server.set_capacity(9)
     row = await server.running()
     await server.living.backend.kill(row.backend_sandbox_id)
     with pytest.raises(SnapshotFailed, match="no sandbox"):
-        await server.controller.snapshot(server.caller, row.id)
+        await server.copies.create(server.caller, row.id)
     [snapshot] = await server.snapshots()
     assert snapshot.state == "failed"
-    await server.controller.copies.delete(server.caller, snapshot.id)
+    await server.copies.delete(server.caller, snapshot.id)
     await no_snapshots_left(server)
 
 
@@ -119,7 +119,7 @@ async def test_a_fork_has_the_files_and_wishes_of_its_source_and_a_life_of_its_o
     source = await with_file(
         server, user_id="ada", session_id="one", metadata={"a": "b"}, envs={"X": "y"}, timeout=HOUR
     )
-    fork = await server.controller.fork(
+    fork = await server.copies.fork(
         server.caller, source.id, ForkRequest(metadata={"c": "d"}, timeout=MINUTE), wait=MINUTE
     )
     assert fork.state is State.RUNNING
@@ -132,7 +132,7 @@ async def test_a_fork_has_the_files_and_wishes_of_its_source_and_a_life_of_its_o
 
 async def test_what_a_fork_stands_on_is_listed_nowhere_and_goes_with_it(server):
     source = await server.running()
-    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+    fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
     [snapshot] = await server.snapshots()
     assert await list_snapshots(server) == []
 
@@ -144,7 +144,7 @@ async def test_what_a_fork_stands_on_is_listed_nowhere_and_goes_with_it(server):
 
 async def test_a_paused_sandbox_is_forked_and_stays_paused(server):
     source = await server.paused()
-    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+    fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
     assert fork.state is State.RUNNING
     assert (await server.living.row(source.id)).state is State.PAUSED
 
@@ -153,7 +153,7 @@ async def test_a_fork_that_cannot_be_taken_has_failed_and_leaves_nothing(server)
     source = await server.running()
     await server.living.backend.kill(source.backend_sandbox_id)
     with pytest.raises(StartFailed, match="no sandbox"):
-        await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+        await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
     await no_snapshots_left(server)
 
 
@@ -162,7 +162,7 @@ async def test_a_fork_asked_for_twice_under_one_name_is_one(server, replica):
     name = Idempotency.of("key", method="POST", path=f"/{source.id}/fork", body={})
     forks = await asyncio.gather(
         *(
-            one.controller.fork(one.caller, source.id, AS_IT_IS, idempotency=name, wait=MINUTE)
+            one.copies.fork(one.caller, source.id, AS_IT_IS, idempotency=name, wait=MINUTE)
             for one in (server, replica) * 5
         )
     )
@@ -175,7 +175,7 @@ async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty
     async with running_server(database, faulty, policy=IMPATIENT) as server:
         source = await server.running()
         proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", hold)
-        fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
+        fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
         async with living.sessions() as session:
             view = await describe_queue(session, fork)
         assert view
@@ -187,7 +187,7 @@ async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty
 async def test_a_fork_that_is_deleted_before_it_begins_leaves_nothing(server):
     source = await server.running()
     await server.set_capacity(0)
-    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
+    fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
     await server.controller.delete(server.caller, fork.id)
     await no_snapshots_left(server)
 
@@ -198,7 +198,7 @@ async def test_a_copy_whose_answer_was_lost_is_taken_once_more_under_its_name(
     async with running_server(database, faulty) as server:
         source = await with_file(server)
         proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", lose_answer)
-        fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+        fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
         assert await (await files(server, fork)).read("kept") == "as it was"
         await server.controller.delete(server.caller, fork.id)
         await no_snapshots_left(server)

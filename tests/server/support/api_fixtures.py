@@ -16,16 +16,14 @@ from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.hub import StreamHub
 from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
-from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
@@ -57,18 +55,22 @@ def notifications(database):
 
 
 @pytest.fixture
-def controller(notifications, sessions, backends, vault):
+def use_cases(notifications, sessions, backends, vault):
     """Take requests as a server does whose scheduler is not running: nothing is carried out."""
-    return SandboxController(
+    return build_use_cases(
         sessions,
-        SandboxQueueScheduler(sessions, {}, notifications),
-        Admission(sessions),
-        Reconciler(sessions, backends, vault),
         backends,
-        Placement(backends),
-        Changes(notifications),
         vault,
+        build_reconciliation(sessions, backends, vault),
+        SandboxQueueScheduler(sessions, {}, notifications),
+        changes=Changes(notifications),
+        placement=Placement(backends),
     )
+
+
+@pytest.fixture
+def controller(use_cases):
+    return use_cases.controller
 
 
 @pytest.fixture
@@ -90,19 +92,21 @@ def commands(notifications, sessions, controller, recordings):
 
 
 @pytest.fixture
-async def core(sessions, settings, controller, backends, vault, streams, commands, recordings):
+async def core(sessions, settings, use_cases, backends, vault, streams, commands, recordings):
     public_address = PublicAddress(settings.url_from_outside)
     return Core(
         settings=settings,
         sessions=sessions,
         vault=vault,
         backends=backends,
-        controller=controller,
+        controller=use_cases.controller,
         commands=commands,
         recordings=recordings,
         streams=streams,
-        sandbox_access=SandboxAccess(backends, vault),
+        sandbox_access=use_cases.access,
         service_config=ServiceConfigWriter(sessions, backends, vault, public_address),
+        snapshots=use_cases.snapshots,
+        template_lookup=use_cases.lookup,
         public_address=public_address,
     )
 
@@ -164,6 +168,7 @@ async def served(server, core):
         replace(
             core,
             controller=server.controller,
+            snapshots=server.copies,
             commands=server.commands,
             recordings=server.recordings,
             backends=living.backends,

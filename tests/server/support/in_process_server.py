@@ -22,17 +22,14 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES, SNAPSHOT, TEMPLATE_BUILD
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
-from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.services.config import ServiceConfigWriter
-from sandbox_server.snapshots.reconciler import SnapshotReconciler
+from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.templates.builder import TemplateBuilder
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
@@ -57,6 +54,7 @@ class Serving:
     living: Living
     scheduler: SandboxQueueScheduler
     controller: SandboxController
+    copies: SnapshotService
     caller: Caller
     commands: Commands
     recordings: Recordings
@@ -127,36 +125,33 @@ async def running_server(
     """Run a server's scheduler on the sandboxes of `living`, and stop it in good order."""
     sessions = create_sessions(database)
     notifications = Notifications(database)
-    admission = Admission(sessions)
     changes = Changes(notifications)
-    service_config = ServiceConfigWriter(sessions, living.backends, living.vault, PUBLIC)
-    reconciler = Reconciler(
-        sessions, living.backends, living.vault, changes, service_config=service_config
-    )
+    backends, vault = living.backends, living.vault
+    core = build_reconciliation(sessions, backends, vault, changes=changes, public_address=PUBLIC)
     handlers = {
-        SANDBOX: reconciler.reconcile,
-        ADMISSION: admission.admit_queued,
-        SERVICES: service_config.update,
-        SNAPSHOT: SnapshotReconciler(sessions, living.backends).reconcile,
-        TEMPLATE_BUILD: TemplateBuilder(sessions, living.backends, living.vault).work,
+        SANDBOX: core.reconciler.reconcile,
+        ADMISSION: core.admission.admit_queued,
+        SERVICES: core.service_config.update,
+        SNAPSHOT: core.snapshots.reconcile,
+        TEMPLATE_BUILD: TemplateBuilder(sessions, backends, vault, core.waiters.release).work,
     }
     scheduler = SandboxQueueScheduler(
-        sessions, handlers, notifications, policy=policy, limits=living.backends.limits
+        sessions, handlers, notifications, policy=policy, limits=backends.limits
     )
-    controller = SandboxController(
+    use_cases = build_use_cases(
         sessions,
+        backends,
+        vault,
+        core,
         scheduler,
-        admission,
-        reconciler,
-        living.backends,
-        Placement(living.backends),
-        changes,
-        living.vault,
+        changes=changes,
+        placement=Placement(backends),
     )
+    controller = use_cases.controller
     recordings = open_recordings(
         sessions,
-        SandboxAccess(living.backends, living.vault),
-        controller.activity,
+        use_cases.access,
+        use_cases.activity,
         changes,
         notifications,
         lease=lease,
@@ -168,7 +163,9 @@ async def running_server(
     works = (notifications.run(), controller.activity.run(), recordings.run())
     beside = [asyncio.create_task(work) for work in works]
     try:
-        yield Serving(living, scheduler, controller, caller, commands, recordings)
+        yield Serving(
+            living, scheduler, controller, use_cases.snapshots, caller, commands, recordings
+        )
     finally:
         scheduler.stop()
         await running

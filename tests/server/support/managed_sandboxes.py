@@ -20,9 +20,13 @@ from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.lifecycle import Reconciliation, build_drift_checker, build_reconciliation
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.drift.checker import INTERVALS, CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.liveness import TIMEOUTS, LivenessTimeouts
+from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import (
     SandboxRepository,
@@ -48,9 +52,28 @@ class Living:
     sessions: Sessions
     backends: Backends
     vault: Vault
-    reconciler: Reconciler
+    core: Reconciliation
     tenant_id: str
     backend_name: str
+
+    @property
+    def reconciler(self) -> Reconciler:
+        return self.core.reconciler
+
+    def drift_checker(
+        self,
+        *,
+        intervals: CheckIntervals = INTERVALS,
+        timeouts: LivenessTimeouts = TIMEOUTS,
+    ) -> DriftChecker:
+        return build_drift_checker(
+            self.sessions,
+            self.backends,
+            self.vault,
+            self.core,
+            intervals=intervals,
+            timeouts=timeouts,
+        )
 
     @property
     def backend(self) -> E2BBackend:
@@ -152,11 +175,13 @@ class Living:
         async with self.sessions.begin() as session:
             await session.execute(delete(Sandbox).where(Sandbox.id == sandbox_id))
 
-    async def settle(self, sandbox_id: str, *, attempt: int = 1) -> datetime | None:
+    async def settle(
+        self, sandbox_id: str, *, attempt: int = 1, context: Observation | None = None
+    ) -> datetime | None:
         """Have done what is due of it, once; gives when to look again."""
         job = await self.lease(sandbox_id)
         try:
-            at = await self.reconciler.reconcile(replace(job, attempts=attempt))
+            at = await self.reconciler.reconcile(replace(job, attempts=attempt, context=context))
         except BaseException:
             async with self.sessions.begin() as session:
                 await JobRepository(session).release(job)
@@ -234,7 +259,7 @@ def living_at(
         sessions=sessions,
         backends=backends,
         vault=vault,
-        reconciler=Reconciler(sessions, backends, vault),
+        core=build_reconciliation(sessions, backends, vault),
         tenant_id=tenant_id,
         backend_name=backend.name,
     )

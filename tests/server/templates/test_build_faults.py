@@ -41,7 +41,11 @@ class OneBuild:
             leased_by="a",
         )
         return await TemplateBuilder(
-            living.sessions, living.backends, living.vault, longest=longest
+            living.sessions,
+            living.backends,
+            living.vault,
+            living.core.waiters.release,
+            longest=longest,
         ).work(job)
 
     async def row(self):

@@ -31,9 +31,9 @@ async def test_template_services__templates_based_on_one_with_services_have_them
     await building.build("own", from_template="base")
     source = await server.running(template="own")
     assert source.has_services
-    fork = await server.controller.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
+    fork = await server.copies.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
     assert fork.has_services
-    snapshot = await server.controller.snapshot(server.caller, source.id, wait=2 * MINUTE)
+    snapshot = await server.copies.create(server.caller, source.id, wait=2 * MINUTE)
     assert (await server.create(template=snapshot.id)).has_services
 
 

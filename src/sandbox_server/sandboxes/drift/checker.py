@@ -16,53 +16,52 @@ from sandbox_server.providers.registry import Backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.sandboxes.drift.diff import RecordedSandbox, diff
 from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
-from sandbox_server.sandboxes.drift.liveness import TIMEOUTS, LivenessChecker, LivenessTimeouts
+from sandbox_server.sandboxes.drift.liveness import LivenessChecker
 from sandbox_server.sandboxes.drift.orphans import OrphanResolver
 from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.vault import Vault
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckIntervals:
-    """How often a backend is looked at, and how long it may take to answer."""
+    """How often a backend is checked, and how long it may take to answer."""
 
     interval: timedelta = timedelta(seconds=20)
     again: timedelta = timedelta(seconds=5)
-    """After a failure; the next one means that the backend is down."""
+    """After a failure; a second failure marks the backend as down."""
     answer_within: timedelta = timedelta(seconds=10)
     busy_for: timedelta = timedelta(minutes=1)
-    """How long a backend may be too busy to be asked before that counts as being down."""
+    """How long a backend may be busy before it is marked as down."""
 
 
 INTERVALS = CheckIntervals()
 
 
 class DriftChecker:
-    """Compares what backends have with what the records say, and puts right what differs."""
+    """Compares the sandboxes of each backend with the rows, and corrects differences."""
 
     def __init__(
         self,
         sessions: Sessions,
         backends: Backends,
-        vault: Vault,
         reconciler: Reconciler,
+        liveness: LivenessChecker,
+        orphans: OrphanResolver,
         *,
         intervals: CheckIntervals = INTERVALS,
-        timeouts: LivenessTimeouts = TIMEOUTS,
     ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._reconciler = reconciler
-        self._rhythm = intervals
-        self._liveness = LivenessChecker(sessions, vault, timeouts=timeouts)
-        self._orphans = OrphanResolver(sessions, reconciler)
+        self._liveness = liveness
+        self._orphans = orphans
+        self._intervals = intervals
 
     async def check(self, job: LeasedJob) -> datetime | None:
-        """Look at one backend; gives when to look at it again."""
+        """Check one backend; returns when to check it again."""
         name = job.subject
         if name not in self._backends:
             return None
@@ -73,17 +72,17 @@ class DriftChecker:
         name = backend.name
         recorded = await self._read(name)
         try:
-            listed = await backend.list_all(limit=self._rhythm.answer_within)
+            listed = await backend.list_all(limit=self._intervals.answer_within)
         except BackendError as error:
             await self._note_failure(name, error)
-            return await self._after(self._rhythm.again)
+            return await self._after(self._intervals.again)
         await self._note_answer(name)
         await self._correct_all(backend, recorded, listed)
         await self._liveness.check(backend)
-        return await self._after(self._rhythm.interval)
+        return await self._after(self._intervals.interval)
 
     async def _read(self, name: str) -> Sequence[RecordedSandbox]:
-        # Before the provider is asked: what changes meanwhile is told by its generation.
+        # Before the provider is asked: rows that change meanwhile have another generation.
         async with self._sessions() as session:
             return [
                 RecordedSandbox(*row) for row in await DriftRepository(session).list_living(name)
@@ -100,15 +99,15 @@ class DriftChecker:
         async def correct(row: RecordedSandbox) -> None:
             await self._correct(backend, row)
 
-        async def kill(double: ProviderSandbox) -> None:
+        async def kill(duplicate: ProviderSandbox) -> None:
             log.warning(
-                "killing a double sandbox=%s backend=%s id=%s",
-                *(double.sandbox_id, backend.name, double.id),
+                "killing duplicate sandbox=%s backend=%s id=%s",
+                *(duplicate.sandbox_id, backend.name, duplicate.id),
             )
-            await backend.kill(double.id)
+            await backend.kill(duplicate.id)
 
         await for_each_limited(differences.doubtful, correct)
-        await for_each_limited(differences.doubles, kill)
+        await for_each_limited(differences.duplicates, kill)
         left = await self._orphans.resolve(backend, differences.unknown)
         async with self._sessions.begin() as session:
             await BackendRepository(session).count_orphans(backend.name, left)
@@ -121,7 +120,7 @@ class DriftChecker:
         row, now = found
         assert row.backend_sandbox_id is not None
         try:
-            truth = await backend.info(row.backend_sandbox_id, limit=self._rhythm.answer_within)
+            truth = await backend.info(row.backend_sandbox_id, limit=self._intervals.answer_within)
         except SandboxGone:
             await self._reconciler.correct(row, now, None)
         else:
@@ -141,7 +140,7 @@ class DriftChecker:
             down = await BackendRepository(session).failed(
                 name,
                 reason=error.reason,
-                down_after=self._rhythm.busy_for if busy else self._rhythm.again,
+                down_after=self._intervals.busy_for if busy else self._intervals.again,
             )
         log.warning("backend fails name=%s down=%s error=%s", name, down, error.reason)
 

@@ -1,4 +1,4 @@
-"""What a provider's list of sandboxes says against the rows that were read before it was asked."""
+"""Differences between a provider's list of sandboxes and the rows that were read before it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from sandbox_server.domain.state import State
 from sandbox_server.providers.protocol.provider import ProviderSandbox, ReportedState
 
-# In all others somebody is at it, who asks the provider himself.
-_SETTLED = {State.RUNNING: ReportedState.RUNNING, State.PAUSED: ReportedState.PAUSED}
+# In every other state a job is working on the row, and asks the provider itself.
+_STABLE = {State.RUNNING: ReportedState.RUNNING, State.PAUSED: ReportedState.PAUSED}
 
 
 @dataclass(frozen=True)
 class RecordedSandbox:
-    """What of a row is compared; it has not ended."""
+    """The compared columns of a row that has not ended."""
 
     id: str
     state: State
@@ -24,27 +24,27 @@ class RecordedSandbox:
 @dataclass(kw_only=True)
 class Diff:
     doubtful: list[RecordedSandbox] = field(default_factory=list)
-    """Rows that say something else, if they still do."""
-    doubles: list[ProviderSandbox] = field(default_factory=list)
-    """Those beside the one that their row has."""
+    """Rows that differ from the list; they may have changed since."""
+    duplicates: list[ProviderSandbox] = field(default_factory=list)
+    """Further sandboxes with the id of a row that names another one."""
     unknown: list[ProviderSandbox] = field(default_factory=list)
-    """Those that no row was about."""
+    """Sandboxes without a row."""
 
 
 def diff(rows: Iterable[RecordedSandbox], listed: Sequence[ProviderSandbox]) -> Diff:
-    """Find what has to be looked at more closely; the list may be old by the time it arrives."""
+    """Find candidates for a correction; the list may be outdated when it arrives."""
     differences = Diff()
     by_id = defaultdict(list)
     for one in listed:
         by_id[one.sandbox_id].append(one)
     for row in rows:
         own = by_id.pop(row.id, [])
-        expected = _SETTLED.get(row.state)
+        expected = _STABLE.get(row.state)
         if expected is None:
             continue
         if not any(one.id == row.backend_sandbox_id and one.state is expected for one in own):
             differences.doubtful.append(row)
         else:
-            differences.doubles += [one for one in own if one.id != row.backend_sandbox_id]
+            differences.duplicates += [one for one in own if one.id != row.backend_sandbox_id]
     differences.unknown = [one for several in by_id.values() for one in several]
     return differences

@@ -15,18 +15,18 @@ AT_ONCE = 16
 async def for_each_limited(
     several: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_once: int = AT_ONCE
 ) -> None:
-    """Do something about each, so many at once; where that fails, the others are gone on with."""
-    turns = asyncio.Semaphore(at_once)
+    """Call `act` for each item with limited concurrency; a failure does not stop the others."""
+    limit = asyncio.Semaphore(at_once)
 
-    async def do(one: T) -> None:
-        async with turns:
+    async def act_on(one: T) -> None:
+        async with limit:
             try:
                 await act(one)
             except BackendError as error:
-                log.warning("left for the next patrol error=%s", error)
+                log.warning("left for the next drift check error=%s", error)
             except Exception:
-                log.exception("left for the next patrol")
+                log.exception("left for the next drift check")
 
     async with asyncio.TaskGroup() as group:
         for one in several:
-            group.create_task(do(one))
+            group.create_task(act_on(one))

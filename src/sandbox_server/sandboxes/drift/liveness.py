@@ -28,17 +28,17 @@ class LivenessTimeouts:
 
     each: timedelta = timedelta(seconds=5)
     between: timedelta = timedelta(seconds=3)
-    """After this long one that did not answer is asked once more."""
+    """Delay before a sandbox without an answer is asked once more."""
     all: timedelta = timedelta(seconds=30)
-    """Who has not had a turn by then has it the next time: those found silent come last."""
+    """Sandboxes not reached by then are asked at the next check; silent ones come last."""
 
 
 TIMEOUTS = LivenessTimeouts()
 
 
 @dataclass(frozen=True)
-class _Runner:
-    """What of a running sandbox's row it takes to ask it."""
+class _Running:
+    """The columns of a running sandbox that are needed to ask it."""
 
     id: str
     generation: int
@@ -47,7 +47,7 @@ class _Runner:
 
 
 class LivenessChecker:
-    """Asks running sandboxes for a sign of life, and writes down who gives none."""
+    """Asks running sandboxes for an answer, and records those that give none."""
 
     def __init__(
         self, sessions: Sessions, vault: Vault, *, timeouts: LivenessTimeouts = TIMEOUTS
@@ -56,10 +56,10 @@ class LivenessChecker:
         self._vault = vault
         self._patience = timeouts
         self._heard: dict[str, dict[str, float]] = {}
-        """When each of a backend's sandboxes answered this server last, by the event loop's clock."""
+        """When each sandbox of a backend last answered this server, by the event loop's clock."""
 
     async def check(self, backend: E2BBackend) -> None:
-        """Ask all that run at a backend."""
+        """Ask every sandbox that runs at a backend."""
         async with self._sessions() as session:
             rows = await DriftRepository(session).list_running(backend.name)
 
@@ -67,7 +67,7 @@ class LivenessChecker:
         heard = {row.id: before[row.id] for row in rows if row.id in before}
         self._heard[backend.name] = heard
 
-        async def ask(one: _Runner) -> None:
+        async def ask(one: _Running) -> None:
             silent = await self._is_silent(backend, one)
             if silent is not None and silent is not one.silent:
                 await self._note(one, silent=silent, heard_at=heard.get(one.id))
@@ -76,10 +76,10 @@ class LivenessChecker:
 
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience.all.total_seconds()):
-                await for_each_limited([_Runner(*row) for row in rows], ask)
+                await for_each_limited([_Running(*row) for row in rows], ask)
 
-    async def _is_silent(self, backend: E2BBackend, one: _Runner) -> bool | None:
-        """Ask the sandbox, and then its provider, who may know better than we; None is that nobody knows."""
+    async def _is_silent(self, backend: E2BBackend, one: _Running) -> bool | None:
+        """Ask the sandbox, then its provider; None means unknown."""
         if one.access_sealed is None:
             return None
         access = open_access(self._vault, one.id, one.access_sealed)
@@ -101,7 +101,7 @@ class LivenessChecker:
         except BackendUnavailable:
             return False
 
-    async def _note(self, seen: _Runner, *, silent: bool, heard_at: float | None) -> None:
+    async def _note(self, seen: _Running, *, silent: bool, heard_at: float | None) -> None:
         async with self._sessions.begin() as session:
             try:
                 row, now = await SandboxRepository(session).lock(seen.id)
@@ -110,7 +110,7 @@ class LivenessChecker:
             if row.generation != seen.generation or row.state is not State.RUNNING:
                 return
             last = now - _since(heard_at) if heard_at is not None else None
-            event = _grow_silent(row, now, heard_at=last) if silent else _answer_again(row)
+            event = _become_silent(row, now, heard_at=last) if silent else _answer_again(row)
             await EventRepository(session).append(row.tenant_id, event)
         log.warning("sandbox %s id=%s", "is silent" if silent else "answers again", row.id)
 
@@ -119,7 +119,7 @@ def _since(instant: float) -> timedelta:
     return timedelta(seconds=asyncio.get_running_loop().time() - instant)
 
 
-def _grow_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
+def _become_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
     row.silent_since = now
     row.state_reason = f"It runs, and has not answered since {clock(heard_at or now)}."
     return Silent(

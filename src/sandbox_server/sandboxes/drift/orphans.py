@@ -7,7 +7,7 @@ from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain import deadlines
 from sandbox_server.domain.errors import SandboxNotFound, Superseded
-from sandbox_server.domain.events import Cause, entered
+from sandbox_server.domain.events import Cause
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.requests import Defaults
 from sandbox_server.domain.state import ENDED, State, Target
@@ -24,6 +24,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import (
     SandboxRepository,
     deadlines_of,
     set_deadlines,
+    state_event,
 )
 from sandbox_server.sandboxes.transitions import Transition, Transitions
 
@@ -40,19 +41,21 @@ _STARTED = TransitionCause(
 
 
 class OrphanResolver:
-    """Finds out whose the sandboxes are that a backend has and that are not on its list of ours.
+    """Assigns sandboxes without a matching row to their rows or tenants.
 
-    What belongs to no tenant is reported and stays: a restored database must not delete anyone's work.
+    Orphans without a known tenant are reported and kept: after a restore of the database nobody's work may be deleted.
     """
 
-    def __init__(self, sessions: Sessions, reconciler: Reconciler) -> None:
+    def __init__(
+        self, sessions: Sessions, reconciler: Reconciler, transitions: Transitions
+    ) -> None:
         self._sessions = sessions
         self._reconciler = reconciler
-        self._transitions = Transitions(sessions)
+        self._transitions = transitions
         self._reported: set[str] = set()
 
     async def resolve(self, backend: E2BBackend, unknown: Sequence[ProviderSandbox]) -> int:
-        """Give each to its row, or a row to it; gives how many are left."""
+        """Match each with its row, or add a row; returns how many remain."""
         if not unknown:
             return 0
         ids = {one.sandbox_id for one in unknown if one.sandbox_id is not None}
@@ -68,7 +71,7 @@ class OrphanResolver:
             row = rows.get(one.sandbox_id or "")
             tenant = tenants.get(one.tenant_id or "")
             if row is not None:
-                if not await self._give_to_row(backend.name, row, one):
+                if not await self._match_row(backend.name, row, one):
                     unowned.append(one)
             elif tenant is not None and re.match(PATTERN, one.sandbox_id or ""):
                 await self._adopt(backend, tenant, one)
@@ -79,11 +82,11 @@ class OrphanResolver:
         self._report(backend.name, unowned)
         return len(unowned)
 
-    async def _give_to_row(self, backend: str, seen: Sandbox, found: ProviderSandbox) -> bool:
-        """Have a row look at what its start left behind; False is that it lives somewhere else."""
+    async def _match_row(self, backend: str, seen: Sandbox, found: ProviderSandbox) -> bool:
+        """Match an orphan with its row; False if the row is at another backend."""
         if seen.backend not in {None, backend}:
             return False
-        if seen.state in ENDED:  # a create that finished after it had been given up
+        if seen.state in ENDED:  # a create that finished after its row had ended
             await self._wake(backend, seen)
         elif seen.state is State.QUEUED:
             started = Transition(
@@ -113,14 +116,7 @@ class OrphanResolver:
             if not await DriftRepository(session).adopt(row):
                 return
             await JobRepository(session).due(SANDBOX, row.id)
-            event = entered(
-                deadlines_of(row),
-                sandbox_id=row.id,
-                cause=_ADOPTED.cause,
-                actor=_ADOPTED.actor,
-                reason=_ADOPTED.reason,
-            )
-            await EventRepository(session).append(row.tenant_id, event)
+            await EventRepository(session).append(row.tenant_id, state_event(row, _ADOPTED))
         log.warning("adopted sandbox=%s backend=%s id=%s", row.id, backend.name, found.id)
         await self._reconciler.correct(row, now, found)
 
@@ -129,13 +125,13 @@ class OrphanResolver:
             if one.id not in self._reported:
                 self._reported.add(one.id)
                 log.warning(
-                    "stranger backend=%s id=%s sandbox=%s tenant=%s",
+                    "orphan backend=%s id=%s sandbox=%s tenant=%s",
                     *(backend, one.id, one.sandbox_id, one.tenant_id),
                 )
 
 
 def _row_for(tenant: Tenant, backend: str, found: ProviderSandbox) -> Sandbox:
-    # Paused, whatever it is: what paused rows lack is found when they are corrected or resumed.
+    # Inserted as paused, whatever its state is: a correction or a resume adds what a paused row lacks.
     defaults = Defaults().overridden(tenant.defaults)
     return Sandbox(
         id=found.sandbox_id,

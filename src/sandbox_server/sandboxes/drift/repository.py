@@ -10,13 +10,13 @@ from sandbox_server.jobs.statements import DUE
 
 
 class DriftRepository:
-    """What is compared with a provider's truth."""
+    """Queries for the comparison with providers."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def list_living(self, backend: str) -> Sequence[Row[str, State, int, str | None]]:
-        """List what lives at a backend, with how far it has got."""
+        """List the sandboxes of a backend that have not ended."""
         living = await self._session.execute(
             select(Sandbox.id, Sandbox.state, Sandbox.generation, Sandbox.backend_sandbox_id)
             .where(Sandbox.backend == backend, Sandbox.ended_at.is_(None))
@@ -25,7 +25,7 @@ class DriftRepository:
         return living.all()
 
     async def list_running(self, backend: str) -> Sequence[Row[str, int, bytes | None, bool]]:
-        """List what runs at a backend with how it is reached and whether it is silent; that comes last."""
+        """List the running sandboxes of a backend; silent ones come last."""
         is_silent = Sandbox.silent_since.is_not(None)
         running = await self._session.execute(
             select(Sandbox.id, Sandbox.generation, Sandbox.access_sealed, is_silent)
@@ -47,7 +47,7 @@ class DriftRepository:
         return {row.id: row for row in rows}
 
     async def adopt(self, row: Sandbox) -> bool:
-        """Insert the row; False is that there is one by now."""
+        """Insert the row; False if it exists by now."""
         values = {
             column.key: getattr(row, column.key)
             for column in Sandbox.__mapper__.column_attrs
@@ -57,9 +57,9 @@ class DriftRepository:
         return await self._session.scalar(adopted.returning(Sandbox.id)) is not None
 
     async def revive_jobs(self, backend: str, *, kinds: Sequence[str]) -> None:
-        """Have what failed while the backend was away tried at once, as often as anything new.
+        """Retry at once the jobs that failed while the backend was down, with the attempts of new ones.
 
-        Rows that another transaction holds are skipped: their holder says when they are due.
+        Locked rows are skipped: their holder sets when they are due.
         """
         failed = or_(Job.dead_at.is_not(None), Job.attempts > 0)
         there = select(Sandbox.id).where(Sandbox.backend == backend)

@@ -33,7 +33,7 @@ class TemplateWaitRepository:
                 TemplateBuild.template_id == template_id, TemplateBuild.state == "failed"
             )
         )
-        return {backend: reason or "nobody noted why" for backend, reason in failed}
+        return {backend: reason or "reason not recorded" for backend, reason in failed}
 
     async def list_under_way(
         self, template_ids: Collection[str]

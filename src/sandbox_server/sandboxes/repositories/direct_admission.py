@@ -1,4 +1,4 @@
-"""What is asked for a sandbox that gets its place as it is written down; built once, as every create asks it."""
+"""Statements for sandboxes that get a slot in the transaction that inserts them; built once, since every create runs them."""
 
 from datetime import datetime, timedelta
 
@@ -16,16 +16,16 @@ _COLUMNS = {
 _tenant_id = bindparam("tenant_id", type_=Text)
 _running = select(func.count()).where(Sandbox.tenant_id == _tenant_id, runs).scalar_subquery()
 _may_run = select(Tenant.max_running).where(Tenant.id == _tenant_id).scalar_subquery()
-_is_let_in = not_(exists().where(waits)) & (_may_run > _running)
+_quota_free = not_(exists().where(waits)) & (_may_run > _running)
 
-_FIND_TENANT = select(Tenant, _is_let_in, func.clock_timestamp()).where(Tenant.id == _tenant_id)
+_FIND_TENANT = select(Tenant, _quota_free, func.clock_timestamp()).where(Tenant.id == _tenant_id)
 _LOCK_TENANT = held(select(Tenant.id).where(Tenant.id == _tenant_id))
 _INSERT = (
     insert(_SANDBOXES)
     .from_select(
         [column.name for column in _COLUMNS.values()],
         select(*(bindparam(name, type_=column.type) for name, column in _COLUMNS.items())).where(
-            _is_let_in
+            _quota_free
         ),
     )
     .returning(_SANDBOXES.c.id)
@@ -37,24 +37,24 @@ class DirectAdmissionRepository:
         self._session = session
 
     async def find_tenant(self, tenant_id: str) -> tuple[Tenant, bool, datetime]:
-        """Find a tenant, whether it may run more while nobody waits, and the database's clock.
+        """Find a tenant, whether it may run more and nothing is queued, and the database's clock.
 
-        Nothing is held, so that may be otherwise by the time that it is acted upon.
+        Nothing is locked, so the answer may be outdated when it is used.
         """
         found = await self._session.execute(_FIND_TENANT, {"tenant_id": tenant_id})
-        tenant, is_let_in, now = found.one()
-        return tenant, is_let_in, now
+        tenant, quota_free, now = found.one()
+        return tenant, quota_free, now
 
     async def add(self, row: Sandbox) -> bool:
-        """Insert the row, whose backend is held, if its tenant may still run more and nobody waits."""
+        """Insert the row, whose backend is locked, if its tenant may run more and nothing is queued."""
         await self._session.execute(_LOCK_TENANT, {"tenant_id": row.tenant_id})
         values = {name: getattr(row, name) for name in _COLUMNS}
         added = await self._session.execute(_INSERT, values)
         return added.one_or_none() is not None
 
 
-def fresh(row: Sandbox, now: datetime, *, queue_timeout: timedelta | None) -> None:
-    """Fill in what the database does in a row that is inserted by its session."""
+def set_defaults(row: Sandbox, now: datetime, *, queue_timeout: timedelta | None) -> None:
+    """Set the columns that have defaults in the database."""
     row.created_at = row.queued_at = now
     row.wanted, row.generation = 1, 0
     row.has_services = row.has_services or False

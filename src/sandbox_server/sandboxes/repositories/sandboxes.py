@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
+from sandbox_server.domain.events import Cause, Entered, entered
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.log.events import SANDBOX_CHANNEL
@@ -24,6 +25,7 @@ _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
 _DEADLINES = tuple(column.name for column in fields(Deadlines))
 _LIVING = frozenset(State) - ENDED
+_RECOVERY = TransitionCause(cause=Cause.RECOVERY, reason="A server went on with what it found.")
 _now = func.clock_timestamp()
 # What every status call and every transition asks for is built once: building it took longer than carrying it out.
 _OWN = select(Sandbox).where(
@@ -51,6 +53,25 @@ def deadlines_of(row: Sandbox) -> Deadlines:
 def set_deadlines(row: Sandbox, deadlines: Deadlines) -> None:
     for name in _DEADLINES:
         setattr(row, name, getattr(deadlines, name))
+
+
+def cause_of(row: Sandbox) -> TransitionCause:
+    """Read who set the row's target, and why; without a record it is the server's own recovery."""
+    return TransitionCause.of(row.wish) if row.wish else _RECOVERY
+
+
+def state_event(
+    row: Sandbox, cause: TransitionCause, *, before: Deadlines | None = None
+) -> Entered:
+    """Describe that a row entered its state; `before` has the deadlines that it had until then."""
+    return entered(
+        deadlines_of(row),
+        sandbox_id=row.id,
+        cause=cause.cause,
+        actor=cause.actor,
+        reason=cause.reason,
+        before=before,
+    )
 
 
 class SandboxRepository:

@@ -6,8 +6,11 @@ import pytest
 
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import ADMISSION
-from sandbox_server.sandboxes.direct_admission import DirectAdmission
-from sandbox_server.sandboxes.repositories.direct_admission import DirectAdmissionRepository, fresh
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.repositories.direct_admission import (
+    DirectAdmissionRepository,
+    set_defaults,
+)
 from tests.server.jobs.job_actions import wait_for_a_lock
 from tests.server.support.databases import EVERY_POSTGRES
 from tests.server.support.sandbox_rows import (
@@ -24,8 +27,8 @@ pytestmark = EVERY_POSTGRES
 
 
 @pytest.fixture
-def let_in():
-    """Let a sandbox in that was written down by nobody yet; gives it, or None if it may not start."""
+def let_in(sessions):
+    """Insert a new sandbox; returns it if it starts at once, or None."""
 
     async def act(session, *candidates):
         _, _, now = await DirectAdmissionRepository(session).find_tenant("t")
@@ -38,8 +41,9 @@ def let_in():
             auto_resume=True,
             priority=0,
         )
-        fresh(row, now, queue_timeout=None)
-        return row if await DirectAdmission(by="me").let_in(session, row, now) else None
+        set_defaults(row, now, queue_timeout=None)
+        await Admission(sessions, by="me").add(session, row, now, quota_free=True)
+        return row if row.state is State.STARTING else None
 
     return act
 
@@ -90,9 +94,9 @@ async def test_nobody_who_arrives_overtakes_one_that_has_begun_to_wait(sessions,
     await add(sessions, tenant(), backend())
 
     async with sessions.begin() as session:
-        _, is_let_in, _ = await DirectAdmissionRepository(session).find_tenant("t")
+        _, quota_free, _ = await DirectAdmissionRepository(session).find_tenant("t")
         await add(sessions, waiting)
-        assert is_let_in
+        assert quota_free
         assert await let_in(session, "local") is None
 
     assert await due_subjects(sessions, ADMISSION) == ["local"]

@@ -15,7 +15,7 @@ from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
 from sandbox_server.sandboxes.services.sealed import open_access
 from tests.server.support.databases import new_database
@@ -28,15 +28,11 @@ LIST = "GET /v2/sandboxes"
 HEALTH = "GET /health"
 AT_ONCE = timedelta()
 NOT_RUNNING = answer_with(502)
-JOB = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
+JOB = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="local", attempts=1, leased_by="a")
 
 
 def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=MINUTE):
-    return DriftChecker(
-        living.sessions,
-        living.backends,
-        living.vault,
-        living.reconciler,
+    return living.drift_checker(
         intervals=CheckIntervals(again=again, busy_for=busy_for, answer_within=answer_within),
         timeouts=LivenessTimeouts(each=each, between=AT_ONCE, all=HOUR),
     )
@@ -44,7 +40,7 @@ def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=M
 
 async def patrol(living, **intervals):
     """Look at the backend once."""
-    return await patrol_of(living, **intervals).work(JOB)
+    return await patrol_of(living, **intervals).check(JOB)
 
 
 async def backend_row(living):
@@ -369,8 +365,8 @@ async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_fai
 
 
 async def test_a_backend_that_left_the_settings_is_not_asked(living):
-    job = LeasedJob(id=1, kind=kinds.PATROL, subject="gone", attempts=1, leased_by="a")
-    patrol = DriftChecker(living.sessions, living.backends, living.vault, living.reconciler)
+    job = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="gone", attempts=1, leased_by="a")
+    patrol = living.drift_checker()
     assert await patrol.check(job) is None
 
 

@@ -15,10 +15,10 @@ from sandbox_server.jobs.backoff import Backoff
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported, PauseConflict
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
 from sandbox_server.sandboxes.drift.repository import DriftRepository
-from sandbox_server.sandboxes.provider_state import ask
+from sandbox_server.sandboxes.provider_calls import ProviderCalls
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.providers import stand_in_provider as api
@@ -77,15 +77,11 @@ def others_at(provider):
 
 
 async def patrol(living):
-    looking = DriftChecker(
-        living.sessions,
-        living.backends,
-        living.vault,
-        living.reconciler,
+    looking = living.drift_checker(
         intervals=CheckIntervals(again=AT_ONCE),
         timeouts=LivenessTimeouts(each=AT_ONCE, between=AT_ONCE, all=AT_ONCE),
     )
-    job = LeasedJob(id=1, kind=kinds.PATROL, subject="imitated", attempts=1, leased_by="a")
+    job = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="imitated", attempts=1, leased_by="a")
     await looking.check(job)
 
 
@@ -112,7 +108,9 @@ async def test_a_start_in_doubt_kills_and_adopts_nobody_elses_sandbox(at_provide
         labels = {wire.INSTALLATION: INSTALLATION, wire.SANDBOX: sandbox_id}
         mine = provider.add(labels) if began else None
 
-        found = await ask(living.backends, await living.row(sandbox_id))
+        found = await ProviderCalls(living.backends, living.vault).find(
+            await living.row(sandbox_id)
+        )
 
         assert (found and found.id) == mine
         assert others_at(provider) == OTHERS
@@ -430,10 +428,10 @@ async def test_a_snapshot_that_was_never_taken_deletes_nobody_elses(serving_at, 
         provider.snapshots |= theirs
         source = await server.running()
         with pytest.raises(SnapshotFailed, match="does not support `POST /sandboxes/"):
-            await server.controller.snapshot(server.caller, source.id)
+            await server.copies.create(server.caller, source.id)
         [row] = await server.snapshots()
 
-        await server.controller.copies.delete(server.caller, row.id)
+        await server.copies.delete(server.caller, row.id)
 
         async def is_removed():
             return not await server.snapshots()
@@ -447,14 +445,14 @@ async def test_a_snapshot_whose_answer_was_lost_is_deleted_alone(serving_at):
     dialect = Dialect(ignores_snapshot_name=True)
     async with serving_at(dialect) as (server, provider):
         source = await server.running()
-        row = await server.controller.snapshot(server.caller, source.id)
+        row = await server.copies.create(server.caller, source.id)
         theirs = {"team/theirs:default": ["team/theirs:default"]}
         provider.snapshots = theirs | provider.snapshots
         async with server.living.sessions.begin() as session:
             kept = await session.get(type(row), row.id)
             kept.backend_snapshot_id = None
 
-        await server.controller.copies.delete(server.caller, row.id)
+        await server.copies.delete(server.caller, row.id)
 
         async def is_removed():
             return not await server.snapshots()

@@ -32,7 +32,7 @@ def listed(state=ReportedState.RUNNING, *, provider_id="there", sandbox_id="ours
 def test_what_is_as_its_row_says_is_no_difference(state):
     found = diff([row(state)], [listed(AT_REST[state])])
     assert not found.doubtful
-    assert not found.doubles
+    assert not found.duplicates
     assert not found.unknown
 
 
@@ -48,13 +48,13 @@ def test_another_sandbox_with_its_id_does_not_stand_for_its_own(state):
     other = listed(AT_REST[state], provider_id="elsewhere")
     found = diff([row(state)], [other])
     assert found.doubtful
-    assert not found.doubles  # nothing is killed while it is not known what the own one does
+    assert not found.duplicates  # nothing is killed while it is not known what the own one does
 
 
 def test_what_there_is_beside_its_own_is_a_double():
     other = listed(provider_id="elsewhere")
     found = diff([row(State.RUNNING)], [listed(), other])
-    assert found.doubles == [other]
+    assert found.duplicates == [other]
     assert not found.doubtful
 
 
@@ -63,7 +63,7 @@ def test_what_there_is_beside_its_own_is_a_double():
 def test_what_is_on_its_way_is_left_to_who_is_at_it(state, there):
     found = diff([row(state, known=None)], [] if there is None else [listed(there)])
     assert not found.doubtful
-    assert not found.doubles
+    assert not found.duplicates
     assert not found.unknown
 
 

@@ -10,7 +10,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.backoff import Backoff
-from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.in_process_server import running_server
@@ -34,10 +34,8 @@ async def tiring(database, faulty):
 
 async def _patrol(living):
     intervals = CheckIntervals(again=AT_ONCE, answer_within=timedelta(seconds=10))
-    patrol = DriftChecker(
-        living.sessions, living.backends, living.vault, living.reconciler, intervals=intervals
-    )
-    job = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
+    patrol = living.drift_checker(intervals=intervals)
+    job = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="local", attempts=1, leased_by="a")
     await patrol.check(job)
 
 

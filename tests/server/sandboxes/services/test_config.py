@@ -97,7 +97,7 @@ async def test_a_token_is_made_once_for_all_servers(server, replica):
 
 async def test_a_fork_has_settings_of_its_own_once_it_runs(server):
     source = await server.running(mcp_servers=SERVERS)
-    fork = await server.controller.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
+    fork = await server.copies.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
     theirs, own = await told(server, source.id), await told(server, fork.id)
     assert own["sandbox_id"] == fork.id
     assert own["mcp_servers"] == SERVERS
