@@ -29,7 +29,7 @@ from sandbox_server.domain.errors import (
     PathRefused,
     SandboxError,
 )
-from sandbox_server.domain.texts import storable
+from sandbox_server.domain.errors.texts import storable
 from sandbox_server.providers.e2b.bounded import RouteMissing
 from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported
 
