@@ -79,10 +79,10 @@ class BackendCapacity:
         if self.drained and state is State.QUEUED:
             return f"Backend {name} is drained."
         if self.busy_until is not None:
-            return f"Backend {name} has said that it is busy; it is asked again at {clock(self.busy_until)}."
+            return f"Backend {name} is busy; the next attempt is at {clock(self.busy_until)}."
         if self.has_slot_for(state):
-            return f"A place at {name} is about to be given out."
-        taken = f"All {self.capacity} places at {name} are taken"
+            return f"A slot at {name} is about to be assigned."
+        taken = f"All {self.capacity} slots at {name} are in use"
         if not self.paused:
             return f"{taken}."
-        return f"{taken}: {self.running} running, {self.paused} paused whose memory is in use."
+        return f"{taken}: {self.running} running, {self.paused} paused that keep their memory."

@@ -140,7 +140,7 @@ class Silent(SandboxEvent):
 
 
 class Answering(SandboxEvent):
-    """It answers again."""
+    """Responding again."""
 
     type: Literal["sandbox.answering"] = "sandbox.answering"
 

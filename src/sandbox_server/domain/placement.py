@@ -89,14 +89,14 @@ def of_template(place: PlacementDecision, known: KnownTemplate) -> PlacementDeci
         )
     if not known.sizes:
         raise InvalidRequest(
-            f"The template {place.template!r} is not ready anywhere; its builds say why."
+            f"The template {place.template!r} is not ready at any backend; its builds give the reason."
         )
     there = having(place.candidates, list(known.sizes), template=place.template)
     fitting = tuple(name for name in there if not known.sizes[name].lacks(place.resources))
     if not fitting:
         raise InvalidRequest(
             f"Sandboxes of the template {place.template!r} have {_said(known.sizes[there[0]])}, which is "
-            "less than asked for. Build a template with as much, and name that."
+            "less than requested. Build a template of the requested size and use that."
         )
     sizes = {known.sizes[name] for name in fitting}
     alike = sizes.pop().document() if len(sizes) == 1 else {}
@@ -118,7 +118,7 @@ def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -
     if not left:
         there = f"only at {', '.join(sorted(places))}" if places else "nowhere"
         raise InvalidRequest(
-            f"The template {template!r} is not at {' or '.join(candidates)}, but {there}."
+            f"The template {template!r} is not available at {' or '.join(candidates)}, but {there}."
         )
     return left
 

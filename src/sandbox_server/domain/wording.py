@@ -7,10 +7,10 @@ from sandbox_server.domain.due import Due, Why
 from sandbox_server.domain.state import State, Target
 
 _PLAIN = {
-    Why.UNSETTLED: "It was {row.state} and wanted {row.target}.",
-    Why.QUEUE_DEADLINE: "There was no place for it by {at}, when its wait in the queue was over.",
-    Why.RETENTION: "Nobody resumed it by {at}, until when it was kept paused.",
-    Why.PROVIDER_TIMEOUT: "Its provider's own timeout, half over at {at}, is extended.",
+    Why.UNSETTLED: "Continued: the state was {row.state}, the target {row.target}.",
+    Why.QUEUE_DEADLINE: "Queue timeout: no slot was free by {at}.",
+    Why.RETENTION: "Retention expired: not resumed by {at}.",
+    Why.PROVIDER_TIMEOUT: "The provider's timeout, half elapsed at {at}, is extended.",
 }
 _UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -47,40 +47,40 @@ def explain_change(before: Deadlines, after: Deadlines) -> str | None:
     """Say how its time was changed, or nothing if it was not."""
     if before.expires_at and after.expires_at and before.expires_at != after.expires_at:
         was, now = clock(before.expires_at), clock(after.expires_at)
-        return f"It expires at {now} instead of {was}, {_by(after.expires_at - before.expires_at)}."
+        return f"Expires at {now} instead of {was}, {_by(after.expires_at - before.expires_at)}."
     if before.remaining is not None and after.remaining is not None:
         gained = after.remaining - before.remaining
         if gained:
-            return f"It has {spoken(after.remaining)} left when it resumes, {_by(gained)}."
+            return f"{spoken(after.remaining)} left after the resume, {_by(gained)}."
     return None
 
 
 def _explain_expiry(due: Due, row: Deadlines) -> str:
     if row.state is State.STARTING:
-        return f"It had not started by {clock(due.at)}, after {spoken(row.timeout)}."
+        return f"Start timeout: not started by {clock(due.at)}, after {spoken(row.timeout)}."
     end = "deleted" if due.target is Target.GONE else "paused"
     if row.started_at is not None and row.started_at + row.timeout == due.at:
         since = f"{clock(row.started_at)} + {spoken(row.timeout)} of timeout"
-        return f"Its time was up: started {since} = {clock(due.at)}, so it is {end}."
-    return f"Its time was up at {clock(due.at)} (timeout {spoken(row.timeout)}), so it is {end}."
+        return f"Timeout expired: started {since} = {clock(due.at)}; {end}."
+    return f"Timeout expired at {clock(due.at)} (timeout {spoken(row.timeout)}); {end}."
 
 
 def _explain_idleness(due: Due, row: Deadlines) -> str:
     at = clock(due.at)
     if row.idle_timeout is None or row.last_activity_at is None:
-        return f"It was idle: nothing happened in it, and it was kept awake until {at}."
+        return f"Idle: no activity, kept awake until {at}."
     arithmetic = f"{clock(row.last_activity_at)} + {spoken(row.idle_timeout)} of idle timeout"
     if row.last_activity_at + row.idle_timeout < due.at:
-        return f"It was idle: last activity {arithmetic}; it was kept awake until {at}."
-    return f"It was idle: last activity {arithmetic} = {at}."
+        return f"Idle: last activity {arithmetic}; kept awake until {at}."
+    return f"Idle: last activity {arithmetic} = {at}."
 
 
 def _explain_longest_run(row: Deadlines, rules: Rules) -> str:
     if row.started_at is None or rules.longest_run is None:
-        return "Its provider limits how long it may run without a pause."
+        return "The provider limits the length of a run."
     return (
-        f"It has been running since {clock(row.started_at)}, and its provider ends a run after "
-        f"{spoken(rules.longest_run)}; a pause begins a new one."
+        f"Running since {clock(row.started_at)}; the provider ends a run after "
+        f"{spoken(rules.longest_run)}, and a pause starts a new one."
     )
 
 

@@ -144,7 +144,7 @@ class Creation:
         snapshot_id: str,
     ) -> Sandbox:
         """Insert a fork, which no backend may have until its snapshot is ready."""
-        cause = _requested(caller, f"It is a copy of {source.id}, which is being taken.")
+        cause = _requested(caller, f"Fork of {source.id}; its snapshot is being taken.")
         row = Sandbox(
             **{name: getattr(source, name) for name in _COPIED},
             id=sandbox_id,
@@ -178,7 +178,7 @@ class Creation:
         *,
         sandbox_id: str,
     ) -> Sandbox:
-        cause = _requested(caller, "It was asked for.")
+        cause = _requested(caller, "Created by API request.")
         return Sandbox(
             id=sandbox_id,
             tenant_id=caller.tenant_id,

@@ -16,7 +16,7 @@ from sandbox_server.sandboxes.transitions import Change, Transition, into
 BUSY_FOR = timedelta(seconds=5)
 """How long a busy provider gets no request, unless it says how long."""
 
-_NOT_EXTENDED = "Its provider's timeout was not extended, which is tried again: "
+_NOT_EXTENDED = "The provider's timeout was not extended and will be retried: "
 
 
 def is_refresh(row: Sandbox) -> bool:
@@ -53,14 +53,14 @@ def never_started(reason: str, *, is_refusal: bool = False) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.end(row, State.FAILED),
         target=Target.GONE,
-        cause=by_provider(f"It was not started: {reason}", is_refusal=is_refusal),
+        cause=by_provider(f"Start failed: {reason}", is_refusal=is_refusal),
     )
 
 
 def not_let_in(error: BackendError) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.requeue(row),
-        cause=by_provider(f"It waits for a place again: {error}"),
+        cause=by_provider(f"Queued again: {error}"),
         values={"backend": None, "tried_at": None},
     )
 
@@ -73,7 +73,7 @@ def may_wait(row: Sandbox, _: datetime) -> bool:
 def not_paused(error: BackendError) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.fail_pause(row),
-        cause=by_provider(f"It was not paused, which is tried again: {error}"),
+        cause=by_provider(f"Pause failed and will be retried: {error}"),
     )
 
 
@@ -81,7 +81,7 @@ def not_resumed(error: BackendError, *, rules: Rules) -> Transition:
     return Transition(
         change=lambda row, now: deadlines.pause(row, now, rules=rules),
         target=Target.PAUSED,
-        cause=by_provider(f"It was not resumed and stays paused: {error}"),
+        cause=by_provider(f"Resume failed; the sandbox stays paused: {error}"),
     )
 
 
@@ -90,11 +90,11 @@ def not_let_back_in(error: BackendError, *, rules: Rules) -> Transition:
         waits_until = row.queue_expires_at
         return replace(deadlines.pause(row, now, rules=rules), queue_expires_at=waits_until)
 
-    return Transition(change=pause, cause=by_provider(f"It waits for a place again: {error}"))
+    return Transition(change=pause, cause=by_provider(f"Queued again: {error}"))
 
 
 def not_deleted(error: BackendError) -> TransitionCause:
-    return by_provider(f"It is not deleted yet, which is tried again: {error}")
+    return by_provider(f"Deletion failed and will be retried: {error}")
 
 
 def not_extended(error: BackendError) -> TransitionCause:
@@ -115,9 +115,9 @@ def by_provider_alone(row: Sandbox, to: State) -> TransitionCause | None:
     """Describe what the provider did without a request, if that led to this state."""
     match row.state, to:
         case _, State.FAILED:
-            return by_provider(f"It is gone from its provider {row.backend!r}, unasked.")
+            return by_provider(f"Lost: provider {row.backend!r} no longer has the sandbox.")
         case ((State.RUNNING | State.STARTING), State.PAUSED):
-            return by_provider(f"Its provider {row.backend!r} paused it, unasked.")
+            return by_provider(f"Paused by provider {row.backend!r}, not by this server.")
         case State.PAUSED, State.RUNNING:
-            return by_provider(f"It was resumed at its provider {row.backend!r}, not here.")
+            return by_provider(f"Resumed at provider {row.backend!r}, not by this server.")
     return None

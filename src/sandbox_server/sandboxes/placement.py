@@ -100,8 +100,8 @@ def _meanwhile(place: PlacementDecision, known: KnownTemplate | None) -> Placeme
     is_built = known is not None and not known.building.isdisjoint(place.candidates)
     state = "is being built" if is_built else "is not ready"
     note = (
-        f"The default template {place.template!r} {state}, so this sandbox is made from "
-        f"{place.meanwhile!r}. GET /v1/templates/{place.template} says how far it is."
+        f"The default template {place.template!r} {state}, so this sandbox is created from "
+        f"{place.meanwhile!r}. See GET /v1/templates/{place.template} for the progress."
     )
     return replace(place, template=place.meanwhile, template_note=note)
 

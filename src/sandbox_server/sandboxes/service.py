@@ -115,17 +115,17 @@ class SandboxController:
 
     async def pause(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Freeze a sandbox; its memory and files survive until it is resumed."""
-        cause = _requested(caller, "It was asked to be paused.")
+        cause = _requested(caller, "Paused by API request.")
         return require_not_lost(await self._want(caller, sandbox_id, Target.PAUSED, cause, wait))
 
     async def delete(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Delete a sandbox with its files; one that has ended stays as it is."""
-        cause = _requested(caller, "It was asked to be deleted.")
+        cause = _requested(caller, "Deleted by API request.")
         return await self._want(caller, sandbox_id, Target.GONE, cause, wait)
 
     async def resume(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Resume a paused sandbox once it has a slot."""
-        cause = _requested(caller, "It was asked to be resumed.")
+        cause = _requested(caller, "Resumed by API request.")
         return await self._want_back(caller, sandbox_id, cause, wait)
 
     async def connect(
@@ -141,7 +141,7 @@ class SandboxController:
         def change(row: Deadlines, now: datetime) -> Deadlines:
             return deadlines.connect(row, now, timeout=timeout)
 
-        cause = _requested(caller, "It was asked to be resumed, to connect to it.")
+        cause = _requested(caller, "Resumed by API request to connect.")
         return await self._want_back(caller, sandbox_id, cause, wait, change)
 
     async def update(self, caller: Caller, sandbox_id: str, patch: SandboxPatch) -> Sandbox:
@@ -236,7 +236,9 @@ class SandboxController:
         if row.target is Target.PAUSED and not row.auto_resume:
             raise SandboxPaused(row.id)
         cause = TransitionCause(
-            cause=Cause.TRAFFIC, actor=caller.actor, reason="It was used while paused."
+            cause=Cause.TRAFFIC,
+            actor=caller.actor,
+            reason="Resumed automatically: the sandbox was used while paused.",
         )
         return require_running(await self._want_back(caller, row.id, cause, wait))
 

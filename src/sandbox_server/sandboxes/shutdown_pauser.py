@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0  # a notification may be lost
 _CAUSE = TransitionCause(
     cause=Cause.SHUTDOWN,
-    reason="The server is being stopped; the sandbox resumes when it is used again.",
+    reason="Paused because the server is stopping; the sandbox resumes when it is used.",
 )
 
 

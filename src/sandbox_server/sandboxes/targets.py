@@ -199,4 +199,4 @@ def _set_mcp_servers(row: Sandbox, servers: Mapping[str, Any], vault: Vault) -> 
 
 def _require_waiting(row: Sandbox) -> None:
     if not waits_for_slot(deadlines_of(row)):
-        raise InvalidRequest(f"The sandbox is {row.state}; priority is for one that waits.")
+        raise InvalidRequest(f"The sandbox is {row.state}; only queued sandboxes have a priority.")

@@ -49,7 +49,7 @@ def test_who_is_paused_or_ends_has_the_deadlines_told_that_it_had():
             sandbox_id="abc",
             cause=Cause.IDLE,
             actor=SERVER,
-            reason="It was idle.",
+            reason="Idle.",
             before=had,
         )
         told = event.model_dump(mode="json")

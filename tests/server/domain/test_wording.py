@@ -50,7 +50,7 @@ def test_an_instant_is_told_in_utc_wherever_it_was_taken():
 
 def test_an_idle_pause_is_explained_by_its_arithmetic():
     assert why(running(idle_timeout=10 * MINUTE)) == (
-        "It was idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout "
+        "Idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout "
         "= 2026-11-18 12:10:00 UTC."
     )
 
@@ -58,38 +58,34 @@ def test_an_idle_pause_is_explained_by_its_arithmetic():
 def test_an_idle_pause_after_a_lease_says_so():
     row = keep_awake(running(idle_timeout=10 * MINUTE), NOON + 40 * MINUTE)
     assert why(row) == (
-        "It was idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout; "
-        "it was kept awake until 2026-11-18 12:40:00 UTC."
+        "Idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout; "
+        "kept awake until 2026-11-18 12:40:00 UTC."
     )
 
 
 def test_an_expiry_is_explained_by_its_arithmetic():
     assert why(running(timeout=HOUR)) == (
-        "Its time was up: started 2026-11-18 12:00:00 UTC + 1 h of timeout "
-        "= 2026-11-18 13:00:00 UTC, so it is paused."
+        "Timeout expired: started 2026-11-18 12:00:00 UTC + 1 h of timeout "
+        "= 2026-11-18 13:00:00 UTC; paused."
     )
     given_more = connect(running(timeout=HOUR), NOON + MINUTE, timeout=HOUR)
-    assert why(given_more) == (
-        "Its time was up at 2026-11-18 13:01:00 UTC (timeout 1 h), so it is paused."
-    )
-    assert why(running(timeout=HOUR, on_timeout=OnTimeout.DELETE)).endswith("so it is deleted.")
+    assert why(given_more) == ("Timeout expired at 2026-11-18 13:01:00 UTC (timeout 1 h); paused.")
+    assert why(running(timeout=HOUR, on_timeout=OnTimeout.DELETE)).endswith("; deleted.")
 
 
 def test_a_start_that_never_finished_is_explained():
     row = replace(starting(timeout=HOUR), expires_at=NOON - SECOND)
-    assert why(row) == "It had not started by 2026-11-18 11:59:59 UTC, after 1 h."
+    assert why(row) == "Start timeout: not started by 2026-11-18 11:59:59 UTC, after 1 h."
 
 
 def test_the_end_of_a_retention_is_explained():
     row = replace(paused(after=MINUTE), target=Target.PAUSED)
-    assert why(row) == (
-        "Nobody resumed it by 2026-12-18 12:01:00 UTC, until when it was kept paused."
-    )
+    assert why(row) == ("Retention expired: not resumed by 2026-12-18 12:01:00 UTC.")
 
 
 def test_the_end_of_a_wait_in_the_queue_is_explained():
     assert why(queue(wanted(), NOON, wait=MINUTE)) == (
-        "There was no place for it by 2026-11-18 12:01:00 UTC, when its wait in the queue was over."
+        "Queue timeout: no slot was free by 2026-11-18 12:01:00 UTC."
     )
 
 
@@ -97,14 +93,14 @@ def test_a_pause_for_the_providers_maximum_is_explained():
     rules = replace(UNGUARDED, longest_run=24 * HOUR)
     row = start(wanted(timeout=3 * DAY), NOON, rules=rules)
     assert why(row, rules=rules) == (
-        "It has been running since 2026-11-18 12:00:00 UTC, and its provider ends a run after "
-        "1 day; a pause begins a new one."
+        "Running since 2026-11-18 12:00:00 UTC; the provider ends a run after "
+        "1 day, and a pause starts a new one."
     )
 
 
 def test_what_is_not_yet_as_wanted_is_explained():
     row = replace(running(), state=State.PAUSING, target=Target.GONE)
-    assert why(row) == "It was pausing and wanted gone."
+    assert why(row) == "Continued: the state was pausing, the target gone."
 
 
 @pytest.mark.parametrize("each", Why)
@@ -116,7 +112,7 @@ def test_every_reason_has_words_whatever_the_row_lacks(each, row):
 def test_more_time_is_told_with_what_it_was_before():
     row = running(timeout=HOUR)
     assert explain_change(row, connect(row, NOON, timeout=90 * MINUTE)) == (
-        "It expires at 2026-11-18 13:30:00 UTC instead of 2026-11-18 13:00:00 UTC, 30 min more."
+        "Expires at 2026-11-18 13:30:00 UTC instead of 2026-11-18 13:00:00 UTC, 30 min more."
     )
 
 
@@ -130,7 +126,7 @@ def test_less_time_is_told_too():
 def test_more_time_for_a_paused_sandbox_is_told_as_what_is_left():
     row = paused(timeout=HOUR, after=20 * MINUTE)
     assert explain_change(row, connect(row, NOON, timeout=50 * MINUTE)) == (
-        "It has 50 min left when it resumes, 10 min more."
+        "50 min left after the resume, 10 min more."
     )
 
 

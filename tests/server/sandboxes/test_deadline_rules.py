@@ -75,7 +75,7 @@ async def test_a_paused_sandbox_is_deleted_when_its_retention_is_over(living):
 
     row = await living.row(sandbox_id)
     assert row.state is State.STOPPED
-    assert "Nobody resumed it" in row.state_reason
+    assert "Retention expired" in row.state_reason
     assert await living.provider_states() == []
 
 
@@ -93,8 +93,9 @@ async def test_a_failed_resume_keeps_its_retention_and_never_turns_into_never_ex
     assert after.retain_until == before.retain_until
     assert after.remaining == before.remaining
     assert after.expires_at is None
-    assert "not resumed and stays paused: Backend 'local': answered 400: not like this" in (
-        after.state_reason
+    assert (
+        "Resume failed; the sandbox stays paused: Backend 'local': answered 400: not like this"
+        in (after.state_reason)
     )
     assert await faulty.settle(sandbox_id) == before.retain_until
 
@@ -109,7 +110,7 @@ async def test_a_request_that_waits_too_long_leaves_the_queue_with_a_reason(livi
 
     row = await living.row(sandbox_id)
     assert row.state is State.STOPPED
-    assert "no place for it" in row.state_reason
+    assert "Queue timeout" in row.state_reason
 
 
 async def test_a_resume_that_waits_too_long_leaves_the_queue_and_stays_paused(living):
@@ -122,7 +123,7 @@ async def test_a_resume_that_waits_too_long_leaves_the_queue_and_stays_paused(li
 
     row = await living.row(sandbox_id)
     assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
-    assert "no place for it" in row.state_reason
+    assert "Queue timeout" in row.state_reason
     assert row.queue_expires_at is None
     assert (await living.states(sandbox_id))[-2:] == ["paused", "paused"]
 
@@ -138,7 +139,7 @@ async def test_a_start_that_never_finishes_ends_when_its_time_is_up(living, begu
 
     row = await living.row(sandbox_id)
     assert row.state is State.STOPPED
-    assert "had not started" in row.state_reason
+    assert "Start timeout" in row.state_reason
 
 
 async def test_the_providers_timeout_is_a_dead_mans_switch_that_is_extended(faulty, proxy):
@@ -172,7 +173,7 @@ async def test_what_the_dead_mans_switch_has_paused_is_found_paused_and_kept(liv
 
     row = await living.row(sandbox_id)
     assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
-    assert row.state_reason == "Its provider 'local' paused it, unasked."
+    assert row.state_reason == "Paused by provider 'local', not by this server."
     assert row.retain_until
 
 

@@ -166,7 +166,7 @@ async def test_what_is_everybodys_may_be_where_nobody_looked_yet(place, add, ses
 
 async def test_a_template_that_was_never_built_is_nowhere(place, add, all_listed):
     await add(*template("own", one="failed"))
-    with pytest.raises(InvalidRequest, match="not ready anywhere"):
+    with pytest.raises(InvalidRequest, match="not ready at any backend"):
         await place(template="own")
 
 

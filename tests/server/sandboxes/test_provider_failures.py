@@ -73,7 +73,7 @@ async def test_a_start_that_is_refused_has_failed_and_says_what_the_provider_sai
 
     row = await faulty.row(sandbox_id)
     assert (row.state, row.target) == (State.FAILED, Target.GONE)
-    assert row.state_reason == ("It was not started: Backend 'local': answered 400: not like this")
+    assert row.state_reason == ("Start failed: Backend 'local': answered 400: not like this")
     assert row.expires_at is None
     assert await faulty.job(kinds.ADMISSION, "local")
 
@@ -164,7 +164,7 @@ async def test_a_start_that_its_provider_breaks_off_every_time_fails_in_the_end(
 
     row = await faulty.row(sandbox_id)
     assert row.state is State.FAILED
-    assert "not started: Backend 'local': answered 500" in row.state_reason
+    assert "Start failed: Backend 'local': answered 500" in row.state_reason
 
 
 async def test_a_start_that_is_given_up_leaves_nothing_behind(faulty, proxy):
@@ -190,7 +190,7 @@ async def test_a_resume_that_its_provider_breaks_off_every_time_fails_in_the_end
 
     row = await faulty.row(sandbox_id)
     assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
-    assert "not resumed and stays paused" in row.state_reason
+    assert "Resume failed; the sandbox stays paused" in row.state_reason
 
 
 async def test_a_pause_that_its_provider_breaks_off_every_time_lets_it_run_and_is_tried_again(
@@ -221,7 +221,7 @@ async def test_a_repeated_start_that_gives_what_was_killed_meanwhile_has_failed(
 
     row = await faulty.row(sandbox_id)
     assert row.state is State.FAILED
-    assert "It was not started" in row.state_reason
+    assert "Start failed" in row.state_reason
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -308,7 +308,7 @@ async def test_a_refused_pause_lets_it_run_and_is_tried_again(faulty, proxy):
 
     row = await faulty.row(sandbox_id)
     assert (row.state, row.target) == (State.RUNNING, Target.PAUSED)
-    assert "not paused, which is tried again" in row.state_reason
+    assert "Pause failed and will be retried" in row.state_reason
     assert row.expires_at == before.expires_at
 
     await faulty.settle(sandbox_id)
@@ -345,7 +345,7 @@ async def test_a_sandbox_that_is_gone_from_its_provider_has_failed_with_a_reason
 
     row = await living.row(sandbox_id)
     assert (row.state, row.target) == (State.FAILED, Target.GONE)
-    assert row.state_reason == "It is gone from its provider 'local', unasked."
+    assert row.state_reason == "Lost: provider 'local' no longer has the sandbox."
     assert row.access_sealed is None
 
 

@@ -72,7 +72,7 @@ async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_wh
     sandbox_id = await faulty.admitted()
 
     async def want_a_pause_meanwhile(exchange):
-        pause = replace(WISH, reason="It was asked to be paused.")
+        pause = replace(WISH, reason="Paused by API request.")
         await faulty.want(sandbox_id, Target.PAUSED, wish=pause)
         await exchange.relay()
 
@@ -82,8 +82,8 @@ async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_wh
     told = [(event.type, event.data["reason"]) for event in await faulty.events(sandbox_id)]
     assert told == [
         ("sandbox.running", WISH.reason),
-        ("sandbox.pausing", "It was asked to be paused."),
-        ("sandbox.paused", "It was asked to be paused."),
+        ("sandbox.pausing", "Paused by API request."),
+        ("sandbox.paused", "Paused by API request."),
     ]
 
 

@@ -113,7 +113,7 @@ async def test_what_waits_for_longer_than_it_may_is_over_with_a_reason(server):
 async def test_deleting_what_is_queued_cancels_it(server):
     row = await server.queued()
     gone = await server.controller.delete(server.caller, row.id)
-    assert (gone.state, gone.state_reason) == (State.STOPPED, "It was asked to be deleted.")
+    assert (gone.state, gone.state_reason) == (State.STOPPED, "Deleted by API request.")
     assert await server.living.states(row.id) == ["queued", "stopped"]
 
 

@@ -66,7 +66,7 @@ async def test_a_refused_resume_says_why_and_leaves_it_paused_with_its_retention
 async def test_a_sandbox_that_its_provider_lost_has_failed_for_who_wants_it(server):
     row = await server.paused()
     await server.living.backend.kill(row.backend_sandbox_id)
-    with pytest.raises(SandboxFailed, match="gone from its provider"):
+    with pytest.raises(SandboxFailed, match="no longer has the sandbox"):
         await server.controller.use(server.caller, row.id)
 
 

@@ -48,7 +48,7 @@ async def test_what_runs_is_paused_by_a_stop_and_goes_on_when_it_is_used_again(s
     started.start()
     found = await read(started, sandbox_id)
     assert found["state"] == "paused"
-    assert found["state_reason"].startswith("The server is being stopped")
+    assert found["state_reason"].startswith("Paused because the server is stopping")
     assert await run(started, sandbox_id, "kill -0 $(cat /tmp/pid) && echo alive") == "alive\n"
     assert (await read(started, sandbox_id))["state"] == "running"
 

@@ -77,7 +77,7 @@ async def test_template_builds__a_waiting_sandbox_with_too_large_resources_fails
     row = await awaiting(resources={"memory_mb": 512})
     await end()
     failed = await server.settled(row.id, State.FAILED)
-    assert "Build a template with as much" in failed.state_reason
+    assert "Build a template of the requested size" in failed.state_reason
 
 
 async def test_template_builds__deleting_the_template_fails_waiting_sandboxes(

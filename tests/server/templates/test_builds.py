@@ -49,7 +49,7 @@ async def test_template_builds__a_failed_step_is_reported_with_its_output(buildi
     assert failed["ready_at"] is None
     answer = await api.post("/v1/sandboxes", json={"template": "own"})
     assert answer.status_code == 422
-    assert "not ready anywhere" in answer.json()["detail"]
+    assert "not ready at any backend" in answer.json()["detail"]
 
 
 async def test_template_builds__the_ready_build_stays_in_use_while_a_rebuild_fails(building):

@@ -113,7 +113,7 @@ async def test_template_discovery__a_missing_template_is_marked(
     for build in await builds_of(name):
         assert (build.state, build.ready_at) == ("failed", None)
         assert "not at its provider any more" in build.state_reason
-    with pytest.raises(InvalidRequest, match="not ready anywhere"):
+    with pytest.raises(InvalidRequest, match="not ready at any backend"):
         await place(template=name)
 
 

@@ -121,7 +121,7 @@ def _since(instant: float) -> timedelta:
 
 def _become_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
     row.silent_since = now
-    row.state_reason = f"It runs, and has not answered since {clock(heard_at or now)}."
+    row.state_reason = f"Running, but not responding since {clock(heard_at or now)}."
     return Silent(
         sandbox_id=row.id,
         cause=Cause.PROVIDER,
@@ -133,7 +133,7 @@ def _become_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) ->
 
 def _answer_again(row: Sandbox) -> Answering:
     row.silent_since = None
-    row.state_reason = "It answers again."
+    row.state_reason = "Responding again."
     return Answering(
         sandbox_id=row.id, cause=Cause.PROVIDER, actor=PROVIDER, reason=row.state_reason
     )

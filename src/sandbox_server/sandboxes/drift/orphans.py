@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 _ADOPTED = TransitionCause(
     cause=Cause.RECOVERY,
-    reason="Its provider has it and no record did, as after a restore of the database; it is kept.",
+    reason="Adopted: the provider has the sandbox but no record existed, as after a database restore.",
 )
 _STARTED = TransitionCause(
     cause=Cause.RECOVERY,
-    reason="Its provider has it and its record did not know, as after a restore of the database.",
+    reason="Found at the provider although the record was queued, as after a database restore.",
 )
 
 

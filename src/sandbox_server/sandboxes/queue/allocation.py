@@ -113,7 +113,7 @@ def _enter(row: Sandbox, backend: str, now: datetime, *, own: bool) -> None:
 def _slot_free(backend: str, waited: timedelta) -> TransitionCause:
     return TransitionCause(
         cause=Cause.ROOM,
-        reason=f"There is a place for it at {backend}, after {spoken(waited)} in the queue.",
+        reason=f"Admitted to a free slot at {backend} after {spoken(waited)} in the queue.",
     )
 
 

@@ -25,7 +25,7 @@ class QueueView:
     """How long it takes until its turn at the latest, if all that run do so until their deadlines."""
 
 
-_BEING_COPIED = "What it is made from, a copy of another sandbox, is still being taken."
+_BEING_COPIED = "Waiting for the snapshot that the sandbox is forked from."
 
 
 async def describe_queue(session: AsyncSession, row: Sandbox) -> QueueView | None:
@@ -64,7 +64,7 @@ async def _stand_aside(session: AsyncSession, rows: Sequence[Sandbox]) -> dict[s
     told = {build.template_id: _progress(name, build) for name, build in builds}
     views = {}
     for row in rows:
-        built = f"The template {row.template!r} that it is made from is being built."
+        built = f"The template {row.template!r} is being built."
         reason = (
             told.get(row.awaited_template_id, built) if row.awaited_template_id else _BEING_COPIED
         )
@@ -113,10 +113,12 @@ class _Releases:
 
 def _explain(row: Sandbox, position: QueuePosition, rooms: Sequence[BackendCapacity]) -> str:
     if position.lacks_quota:
-        return f"Tenant {position.tenant} may run {position.max_running} at once, and does."
+        return (
+            f"Tenant {position.tenant} is running its maximum of {position.max_running} sandboxes."
+        )
     return (
         " ".join(room.explain(row.state) for room in rooms)
-        or "No backend that it may be at is known."
+        or "None of its candidate backends is known."
     )
 
 

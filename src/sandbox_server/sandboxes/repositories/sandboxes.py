@@ -25,7 +25,9 @@ _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
 _DEADLINES = tuple(column.name for column in fields(Deadlines))
 _LIVING = frozenset(State) - ENDED
-_RECOVERY = TransitionCause(cause=Cause.RECOVERY, reason="A server went on with what it found.")
+_RECOVERY = TransitionCause(
+    cause=Cause.RECOVERY, reason="Recovered by a server after an interruption."
+)
 _now = func.clock_timestamp()
 # What every status call and every transition asks for is built once: building it took longer than carrying it out.
 _OWN = select(Sandbox).where(

@@ -201,7 +201,7 @@ async def test_an_admission_says_why_and_has_the_start_carried_out(sessions, adm
         row.id,
         Cause.ROOM,
     )
-    assert event.data["reason"].startswith("There is a place for it at local, after 3 min")
+    assert event.data["reason"].startswith("Admitted to a free slot at local after 3 min")
     assert await due_subjects(sessions, SANDBOX) == [row.id]
 
 

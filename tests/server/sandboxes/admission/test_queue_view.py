@@ -57,7 +57,7 @@ async def test_a_queue_says_who_takes_the_places(sessions, view):
     row = sandbox()
     await add(sessions, tenant(), backend(capacity=2), sandbox(RUNNING), sandbox(RUNNING), row)
 
-    assert (await view(row)).reason == "All 2 places at local are taken."
+    assert (await view(row)).reason == "All 2 slots at local are in use."
 
 
 async def test_a_queue_says_what_paused_sandboxes_keep(sessions, view):
@@ -67,7 +67,7 @@ async def test_a_queue_says_what_paused_sandboxes_keep(sessions, view):
 
     assert (
         await view(row)
-    ).reason == "All 3 places at local are taken: 1 running, 2 paused whose memory is in use."
+    ).reason == "All 3 slots at local are in use: 1 running, 2 paused that keep their memory."
 
 
 async def test_a_queue_says_that_a_tenant_may_run_no_more(sessions, view):
@@ -77,7 +77,7 @@ async def test_a_queue_says_that_a_tenant_may_run_no_more(sessions, view):
 
     first, second = await view(rows[0]), await view(rows[1])
 
-    assert first.reason == "Tenant T may run 2 at once, and does."
+    assert first.reason == "Tenant T is running its maximum of 2 sandboxes."
     assert (rounded(first.estimate), rounded(second.estimate)) == (10, 20)
 
 
@@ -90,8 +90,8 @@ async def test_a_queue_says_that_a_tenant_may_run_no_more(sessions, view):
             "Backend local does not answer since ",
         ),
         ({"state": "down"}, "Backend local does not answer."),
-        ({"busy_until": now() + HOUR}, "Backend local has said that it is busy; it is asked again"),
-        ({}, "A place at local is about to be given out."),
+        ({"busy_until": now() + HOUR}, "Backend local is busy; the next attempt is at"),
+        ({}, "A slot at local is about to be assigned."),
     ],
     ids=["drained", "down", "down for ever", "busy", "none"],
 )
@@ -102,7 +102,7 @@ async def test_a_queue_says_what_is_wrong_with_a_backend(sessions, view, trouble
     told = (await view(row)).reason
 
     assert told.startswith(reason)
-    assert told.endswith("All 0 places at spare are taken.")
+    assert told.endswith("All 0 slots at spare are in use.")
 
 
 async def test_an_estimate_is_when_so_many_places_have_got_free(sessions, view):
@@ -148,7 +148,7 @@ async def test_who_kept_its_place_waits_for_nobody(sessions, view):
     told = await view(row)
 
     assert told.estimate == timedelta()
-    assert told.reason == "A place at local is about to be given out."
+    assert told.reason == "A slot at local is about to be assigned."
 
 
 @pytest.mark.parametrize("seed", range(5))

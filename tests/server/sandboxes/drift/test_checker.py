@@ -81,7 +81,7 @@ async def test_a_sandbox_that_vanished_has_failed_and_says_why(living):
 
     row = await living.row(sandbox_id)
     assert row.state is State.FAILED
-    assert "gone from its provider 'local'" in row.state_reason
+    assert "provider 'local' no longer has the sandbox" in row.state_reason
     assert (await living.job(kinds.ADMISSION, "local")) is not None
 
 
@@ -293,7 +293,7 @@ async def test_a_database_restored_from_an_older_backup_goes_on_with_what_there_
         await patrol(copy)
 
         assert (await copy.row(deleted)).state is State.FAILED
-        assert "gone from its provider" in (await copy.row(deleted)).state_reason
+        assert "no longer has the sandbox" in (await copy.row(deleted)).state_reason
         assert (await copy.row(paused)).state is State.PAUSED
         for sandbox_id in (resumed, begun, created):
             row, known = await copy.row(sandbox_id), await living.row(sandbox_id)
@@ -381,7 +381,7 @@ async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
     row = await living.row(sandbox_id)
     assert row.state is State.RUNNING
     assert row.silent_since
-    assert "not answered since" in row.state_reason
+    assert "not responding since" in row.state_reason
     assert await living.states(sandbox_id) == ["running", "silent"]
 
     await patrol(faulty)

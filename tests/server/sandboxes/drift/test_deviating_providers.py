@@ -259,7 +259,7 @@ async def test_a_delete_that_the_provider_lacks_ends_no_record(at_provider, stat
         assert row.state is State.STOPPING
         assert row.ended_at is None
         assert row.backend_sandbox_id in provider.sandboxes
-        assert "not deleted yet, which is tried again" in row.state_reason
+        assert "Deletion failed and will be retried" in row.state_reason
         assert "does not support `DELETE /sandboxes/" in row.state_reason
         assert (await living.states(sandbox_id)).count("stopping") <= 2
 
