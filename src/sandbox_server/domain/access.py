@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""Callers, their scopes, and tickets."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Scope(StrEnum):
 
 
 class TicketScope(StrEnum):
-    """What a ticket is for; `port` is to pass through to what listens on one port of a sandbox."""
+    """The use of a ticket; `port` allows requests to one port of a sandbox."""
 
     READ = "read"
     SANDBOXES = "sandboxes"
@@ -23,12 +23,12 @@ class TicketScope(StrEnum):
 
     @property
     def needed(self) -> Scope:
-        """Which scope the key has to have that makes it."""
+        """The scope that a key needs to create such a ticket."""
         return Scope.READ if self is TicketScope.READ else Scope.SANDBOXES
 
     @property
     def given(self) -> frozenset[Scope]:
-        """Which scopes its holder has at the API."""
+        """The scopes of the holder at the API."""
         return frozenset() if self is TicketScope.PORT else frozenset({self.needed})
 
 
@@ -49,7 +49,7 @@ class Caller:
     max_priority: int = 0
     rate_per_s: float | None = None
     secret_hash: bytes = field(default=b"", repr=False, compare=False)
-    """Of what the caller showed, by which it is found again."""
+    """The hash of the presented secret, by which the caller is looked up again."""
 
     @property
     def actor(self) -> Actor:
@@ -65,7 +65,7 @@ class Caller:
 
 @dataclass(frozen=True, kw_only=True)
 class TicketCaller(Caller):
-    """The holder of a ticket: may do no more than its key, and that only for what the ticket is for."""
+    """The holder of a ticket, limited to the rights of its key and to the use of the ticket."""
 
     sandbox_id: str | None = None
     port: int | None = None
@@ -73,6 +73,6 @@ class TicketCaller(Caller):
 
 @dataclass(frozen=True, kw_only=True)
 class LoginCaller(Caller):
-    """Somebody's browser that was signed in with a key: may what that may, and only by pages of this server's own."""
+    """A browser signed in with a key: it has the rights of the key, from this server's own pages only."""
 
     login_id: LoginId

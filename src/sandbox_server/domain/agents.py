@@ -1,4 +1,4 @@
-"""Runs of coding agents in sandboxes: what is asked of one, and how it ended."""
+"""Runs of coding agents in sandboxes: requests and results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ class RunState(StrEnum):
 
 
 class FollowUp(StrEnum):
-    """What becomes of a run's sandbox that was to be paused after it."""
+    """What happens to a sandbox with `pause_after` after the run."""
 
     TO_BE_PAUSED = "to-be-paused"
     PAUSED = "paused"
     IN_USE = "in-use"
-    """Somebody else used it by then."""
+    """The sandbox was in use, so it was not paused."""
 
 
 _OF_COMMANDS = {
@@ -47,14 +47,14 @@ _RESULT = "result"
 
 
 def state_of_run(state: CommandState, exit_code: int | None) -> RunState:
-    """Tell how a run is by the command that carries it out."""
+    """Derive the state of a run from its command."""
     if state is CommandState.EXITED:
         return _OF_EXITS.get(exit_code or 0, RunState.FAILED)
     return _OF_COMMANDS[state]
 
 
 def read_line(content: bytes) -> dict[str, Any]:
-    """Read a line that an agent's program said; what is no object is an empty one."""
+    """Parse a line of an agent's output; anything but an object is empty."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def read_line(content: bytes) -> dict[str, Any]:
 
 
 def exit_code_of(line: bytes) -> int | None:
-    """Tell how a program exits whose last line this is, if that is a result."""
+    """Derive the exit code of a program from its last line, if that is a result."""
     told = read_line(line)
     codes = [code for code, state in _OF_EXITS.items() if state == told.get("state")]
     return codes[0] if codes and told.get("type") == _RESULT else None
@@ -77,7 +77,7 @@ _TOLD = (
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRunRequest:
-    """A run as somebody wants it; what is None is left to the agent."""
+    """A requested run; None leaves a value to the agent."""
 
     agent: str
     prompt: str = field(repr=False)
@@ -92,7 +92,7 @@ class AgentRunRequest:
     pause_after: bool = False
 
     def told_to_agent(self) -> dict[str, Any]:
-        """Give what the program in the sandbox is told."""
+        """Build the document that the program in the sandbox receives."""
         given = {name: getattr(self, name) for name in _TOLD}
         given["timeout_s"] = None if self.timeout is None else self.timeout.total_seconds()
         return {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How full a backend is, and who may take what is free there."""
+"""Slots of a backend, and which sandboxes may use the free ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,35 +10,35 @@ from sandbox_server.domain.wording import clock
 OCCUPIES_SLOT = frozenset(
     {State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING}
 )
-"""In these a sandbox takes a place at its backend, and while it is paused if that keeps places."""
+"""States that occupy a slot; at some backends `paused` does so too."""
 
 
 def occupies_slot(state: State, *, keeps_slots: bool) -> bool:
-    """Tell whether a sandbox takes a place at its backend, which may keep those of paused ones."""
+    """Whether a sandbox occupies a slot; `keeps_slots`: paused ones do at its backend."""
     return state in OCCUPIES_SLOT or (keeps_slots and state is State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionPath:
-    """A way to a place: out of a backend's queue, or back from a pause there."""
+    """A way to a slot: a start out of the queue, or a resume."""
 
     backend: str
     state: State
     keeps_slot: bool = False
-    """Whether those who come back have kept their places, and only need to be let run."""
+    """Whether paused sandboxes keep their slots, so that a resume needs no free one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendCapacity:
-    """The places of a backend."""
+    """The slots of a backend and their use."""
 
     backend: str
     capacity: int
     running: int
     kept: Mapping[str, int]
-    """How many of a tenant's are paused and have kept their places."""
+    """Paused sandboxes that keep their slots, by tenant."""
     keeps_slots: bool = False
-    """Whether its paused sandboxes do."""
+    """Whether paused sandboxes keep their slots at this backend."""
     answers: bool = True
     silent_since: datetime | None = None
     drained: bool = False
@@ -53,9 +53,9 @@ class BackendCapacity:
         return self.capacity - self.running - self.paused
 
     def admits(self, state: State) -> bool:
-        """Tell whether it takes those that wait in this state, as far as it has places.
+        """Whether the backend admits sandboxes in this state, given a slot.
 
-        A drained backend has its own sandboxes back, and no new ones.
+        A drained backend resumes its own sandboxes, and starts no new ones.
         """
         drained = self.drained and state is State.QUEUED
         return self.answers and self.busy_until is None and not drained
@@ -64,14 +64,14 @@ class BackendCapacity:
         return self.free > 0 or (state is State.PAUSED and self.keeps_slots)
 
     def admission_paths(self) -> Iterator[AdmissionPath]:
-        """List the ways that are open."""
+        """List the paths that are open now."""
         for state in (State.QUEUED, State.PAUSED):
             if self.admits(state) and self.has_slot_for(state):
                 kept = state is State.PAUSED and self.keeps_slots
                 yield AdmissionPath(backend=self.backend, state=state, keeps_slot=kept)
 
     def explain(self, state: State) -> str:
-        """Say why somebody in that state waits for a place here."""
+        """Explain why a sandbox in this state waits for a slot here."""
         name = self.backend
         if not self.answers:
             since = "" if self.silent_since is None else f" since {clock(self.silent_since)}"

@@ -1,4 +1,4 @@
-"""What runs in sandboxes and has its output kept."""
+"""Commands: programs in sandboxes whose output is stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ class CommandState(StrEnum):
     TIMED_OUT = "timed_out"
     KILLED = "killed"
     FAILED = "failed"
-    """It could not be started."""
+    """The command could not be started."""
     LOST = "lost"
-    """It is gone, and nobody saw how it ended."""
+    """The command has ended without a recorded result."""
 
 
 COMMAND_LIVING = frozenset({CommandState.STARTING, CommandState.RUNNING})
@@ -39,7 +39,7 @@ class TerminalSize:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandRequest:
-    """A command as somebody wants it; what is None is left to the sandbox."""
+    """A requested command; None leaves a value to the sandbox."""
 
     cmd: str
     kind: CommandKind = CommandKind.COMMAND
@@ -52,4 +52,4 @@ class CommandRequest:
     stdin: bool = False
     size: TerminalSize | None = None
     agent: Mapping[str, Any] | None = None
-    """What is kept of a run of an agent."""
+    """The stored part of an agent's run."""

@@ -1,12 +1,12 @@
-"""How long a sandbox lives: what each thing that happens to it does to its deadlines.
+"""The effect of each event on the deadlines of a sandbox.
 
-    in the queue     until queue_expires_at
-    with a place     until expires_at           its time runs
-    paused           until retain_until         its time stands still in `remaining`
+    queued                until queue_expires_at
+    in a slot             until expires_at           the timeout runs
+    paused                until retain_until         the rest of the timeout is in `remaining`
 
-One of the last two is always set, so nothing lives for ever. Whoever only uses a sandbox never takes time from it; only
-`set_timeout` can, because it is asked to. Each function returns the deadlines as they are from `now` on. What has happened
-leaves `target` alone, which somebody else may have changed in the meantime.
+One of the last two is always set, so no sandbox lives forever. Use of a sandbox never shortens its timeout; only
+`set_timeout` does. Each function returns the deadlines from `now` on. Events leave `target` unchanged, since a request
+may have changed it in the meantime.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ _NOT_BEGUN = frozenset({State.QUEUED, State.STARTING})
 
 @dataclass(frozen=True, kw_only=True)
 class Deadlines:
-    """What of a sandbox's row decides when something is due."""
+    """The columns that determine when a sandbox is due."""
 
     state: State
     target: Target
@@ -28,39 +28,39 @@ class Deadlines:
     on_timeout: OnTimeout = OnTimeout.PAUSE
     idle_timeout: timedelta | None = None
     queue_expires_at: datetime | None = None
-    started_at: datetime | None = None  # since when it has been running without a pause
+    started_at: datetime | None = None  # start of the current run, without a pause
     last_activity_at: datetime | None = None
     awake_until: datetime | None = None
     expires_at: datetime | None = None
     remaining: timedelta | None = None
     retain_until: datetime | None = None
-    provider_until: datetime | None = None  # when the provider would pause it by itself
+    provider_until: datetime | None = None  # when the provider pauses it by itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What holds for all sandboxes of a server, or of one backend."""
+    """Rules for all sandboxes of a server or of one backend."""
 
     retention: timedelta = timedelta(days=30)
     resume_within: timedelta = timedelta(hours=1)
-    """How long a paused sandbox is kept at the least after somebody wanted it back."""
+    """How long a paused sandbox is kept at least after a request to resume it."""
     provider_timeout: timedelta = timedelta(minutes=15)
-    """After how long the provider pauses what no server looked after."""
+    """The provider pauses a sandbox after this time without an extension by a server."""
     longest_run: timedelta | None = None
-    """How long the provider lets a sandbox run without a pause."""
+    """The longest run without a pause that the provider allows."""
     quiet_within: timedelta = timedelta(minutes=10)
-    """How long before that a quiet moment for a pause is looked for."""
+    """How long before the longest run a quiet moment for the pause is sought."""
     quiet_after: timedelta = timedelta(seconds=30)
-    """How long nothing must have happened for a moment to be quiet."""
+    """A moment is quiet after this long without activity."""
     pause_takes: timedelta = timedelta(minutes=2)
-    """How long before that the pause comes, quiet or not."""
+    """How long before the longest run the sandbox is paused in any case."""
 
 
 DEFAULT_RULES = Rules()
 
 
 def queue(row: Deadlines, now: datetime, *, wait: timedelta | None) -> Deadlines:
-    """Let it wait for a place, for so long at the most."""
+    """Queue the sandbox, at most for `wait`."""
     return replace(
         row,
         state=State.QUEUED,
@@ -70,12 +70,12 @@ def queue(row: Deadlines, now: datetime, *, wait: timedelta | None) -> Deadlines
 
 
 def requeue(row: Deadlines) -> Deadlines:
-    """Give back its place, for the provider has none; its wait goes on from where it began."""
+    """Return the sandbox to the queue; its queue timeout continues."""
     return replace(row, state=State.QUEUED, expires_at=None)
 
 
 def admit(row: Deadlines, now: datetime) -> Deadlines:
-    """Give it a place; a start that never finishes has a deadline too."""
+    """Admit the sandbox; a start that does not finish expires too."""
     return replace(row, state=State.STARTING, expires_at=now + row.timeout)
 
 
@@ -86,13 +86,13 @@ def start(
     since: datetime | None = None,
     rules: Rules = DEFAULT_RULES,
 ) -> Deadlines:
-    """Begin its time now, though the provider may have run it `since` earlier; waiting does not count."""
+    """Start the timeout now, even if the provider has run the sandbox `since` earlier; queue time does not count."""
     started = replace(row, queue_expires_at=None, expires_at=now + row.timeout)
     return _run(touch(started, now), now, since=since, rules=rules)
 
 
 def pause(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Deadlines:
-    """Stop its time and keep it by the wall clock; after a failed resume, with what it had before."""
+    """Stop the timeout and start the retention; after a failed resume with their previous values."""
     return replace(
         row,
         state=State.PAUSED,
@@ -106,7 +106,7 @@ def pause(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Dea
 
 
 def fail_pause(row: Deadlines) -> Deadlines:
-    """Let it run on as if nobody had tried."""
+    """Continue to run after a failed pause."""
     return replace(row, state=State.RUNNING)
 
 
@@ -117,9 +117,9 @@ def want_back(
     wait: timedelta | None = None,
     rules: Rules = DEFAULT_RULES,
 ) -> Deadlines:
-    """Ask for it to run: with all of its time if none is left, and kept at least until it could have resumed.
+    """Request a resume: with the whole timeout if none is left, and retained at least until the resume.
 
-    If it has to wait for a place, then for so long at the most.
+    If it is queued, then at most for `wait`.
     """
     row = replace(row, target=Target.RUNNING)
     if row.retain_until is None:
@@ -139,7 +139,7 @@ def resume(
     since: datetime | None = None,
     rules: Rules = DEFAULT_RULES,
 ) -> Deadlines:
-    """Let the time that was left at the pause run on."""
+    """Continue the timeout with the rest at the pause."""
     resumed = replace(
         row,
         queue_expires_at=None,
@@ -151,12 +151,12 @@ def resume(
 
 
 def refresh(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Deadlines:
-    """Resume from a pause that was for the provider's maximum alone: nobody asked, nothing happened in it."""
+    """Resume after a pause for the provider's longest run, which is no activity."""
     return replace(resume(row, now, rules=rules), last_activity_at=row.last_activity_at)
 
 
 def end(row: Deadlines, state: State) -> Deadlines:
-    """Let nothing be due of it any more."""
+    """Clear every deadline."""
     return replace(
         row,
         state=state,
@@ -171,7 +171,7 @@ def end(row: Deadlines, state: State) -> Deadlines:
 
 
 def connect(row: Deadlines, now: datetime, *, timeout: timedelta | None = None) -> Deadlines:
-    """Give it at least so much time from now on; connecting never takes any."""
+    """Extend the timeout to at least `timeout` from now; never shorten it."""
     wanted = row.timeout if timeout is None else timeout
     if row.state in _NOT_BEGUN:
         row = replace(row, timeout=max(row.timeout, wanted))
@@ -183,7 +183,7 @@ def connect(row: Deadlines, now: datetime, *, timeout: timedelta | None = None) 
 
 
 def set_timeout(row: Deadlines, now: datetime, *, timeout: timedelta) -> Deadlines:
-    """Give it exactly so much time from now on, be it less than before."""
+    """Set the timeout from now, even if that shortens it."""
     if row.expires_at is not None:
         return replace(row, timeout=timeout, expires_at=now + timeout)
     if row.remaining is not None:
@@ -192,17 +192,17 @@ def set_timeout(row: Deadlines, now: datetime, *, timeout: timedelta) -> Deadlin
 
 
 def touch(row: Deadlines, now: datetime) -> Deadlines:
-    """Note that something happened in it; its idle pause is counted from here."""
+    """Record activity; the idle timeout starts again."""
     return replace(row, last_activity_at=_later(row.last_activity_at, now))
 
 
 def keep_awake(row: Deadlines, until: datetime) -> Deadlines:
-    """Put its idle pause off until then at the least, however quiet it is."""
+    """Postpone the idle pause to at least `until`, without activity."""
     return replace(row, awake_until=_later(row.awake_until, until))
 
 
 def extend_provider(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Deadlines:
-    """Wind up the dead man's switch: the provider pauses it if no server comes back by then."""
+    """Extend the provider's own timeout, after which it pauses sandboxes that no server manages any more."""
     until = now + rules.provider_timeout
     if row.started_at is not None and rules.longest_run is not None:
         until = min(until, row.started_at + rules.longest_run)

@@ -1,7 +1,7 @@
-"""When a job has to look at a sandbox again, and why.
+"""When a sandbox is due, and why.
 
-Timers are lazy: activity writes `last_activity_at` and no job. The job that was set for the old instant finds here that
-nothing is due yet, and moves itself.
+Timers are lazy: activity writes `last_activity_at` and no job. The job that was scheduled for the earlier instant finds
+here that nothing is due yet, and postpones itself.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from sandbox_server.domain.state import ENDED, OnTimeout, State, Target, serves
 
 class Why(StrEnum):
     UNSETTLED = "unsettled"
-    """It is not yet what is wanted."""
+    """The sandbox has not reached its target."""
     QUEUE_DEADLINE = "queue-deadline"
     EXPIRY = "expiry"
     IDLE = "idle"
     RETENTION = "retention"
     PROVIDER_TIMEOUT = "provider-timeout"
-    """The provider's own timeout has to be extended."""
+    """The provider's own timeout is to be extended."""
     LONGEST_RUN = "longest-run"
-    """It has to be paused and resumed before the provider's maximum."""
+    """The sandbox is to be paused and resumed before the provider's longest run."""
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,26 @@ class Due:
     at: datetime
     why: Why
     target: Target
-    """What is wanted of the sandbox from then on."""
+    """The target from then on."""
 
 
 def next_due(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Due | None:
-    """Find the earliest instant at which something has to be done; at or before `now` it is due."""
+    """Find the earliest deadline; at or before `now` it is due."""
     return min(_all_due(row, now, rules), key=lambda due: due.at, default=None)
 
 
 def idle_pause_at(row: Deadlines) -> datetime | None:
-    """Tell when it will be paused if nothing happens in it any more."""
+    """When the sandbox is paused if there is no further activity."""
     if row.state is not State.RUNNING or row.idle_timeout is None:
         return None
     return max(_instants(_quiet_since(row, row.idle_timeout), row.awake_until), default=None)
 
 
 def refresh_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datetime | None:
-    """Tell when to pause and resume it: the first quiet moment near the maximum, or the last one."""
+    """When to pause and resume: the first quiet moment near the longest run, or the last possible one."""
     if row.state is not State.RUNNING or row.started_at is None or rules.longest_run is None:
         return None
-    # Half a run at the least, lest a short maximum leaves no time between two pauses.
+    # At least half a run, so that a short maximum leaves time between two pauses.
     last = row.started_at + max(rules.longest_run - rules.pause_takes, rules.longest_run / 2)
     first = row.started_at + max(rules.longest_run - rules.quiet_within, rules.longest_run / 2)
     quiet = max(first, *_instants(_quiet_since(row, rules.quiet_after), row.awake_until))
@@ -58,7 +58,7 @@ def refresh_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datetime | No
 
 
 def extend_provider_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datetime | None:
-    """Tell when the provider's timeout is half over; at its maximum there is nothing to extend."""
+    """When half of the provider's timeout has elapsed; at its maximum there is nothing to extend."""
     if row.state is not State.RUNNING or row.provider_until is None:
         return None
     if row.started_at is not None and rules.longest_run is not None:
@@ -69,12 +69,12 @@ def extend_provider_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datet
 
 
 def waits_for_slot(row: Deadlines) -> bool:
-    """Tell whether it stands in the queue: to start, or to resume."""
+    """Whether the sandbox is queued: to start, or to resume."""
     return row.target is Target.RUNNING and row.state in {State.QUEUED, State.PAUSED}
 
 
 def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
-    # Of two at one instant the first counts: what is final comes before what is not.
+    # Of two deadlines at one instant the first counts: deletions come before pauses.
     if row.state in ENDED:
         return
     if not serves(row.state, row.target) and _can_go_on(row):
@@ -93,7 +93,7 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
 
 
 def _can_go_on(row: Deadlines) -> bool:
-    # What waits in the queue is woken by the place that gets free, not by a job.
+    # A queued sandbox is admitted by the job of its backend.
     return not waits_for_slot(row)
 
 
@@ -102,7 +102,7 @@ def _due_by_expiry(row: Deadlines) -> Iterator[Due]:
         return
     if row.state is State.STARTING:
         yield Due(row.expires_at, Why.EXPIRY, Target.GONE)
-    # A pause that was asked for in time saves it, however long the pause takes.
+    # A pause requested in time prevents the expiry, however long the pause takes.
     elif row.target is Target.RUNNING:
         ends = row.on_timeout is OnTimeout.DELETE
         yield Due(row.expires_at, Why.EXPIRY, Target.GONE if ends else Target.PAUSED)

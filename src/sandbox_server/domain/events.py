@@ -1,10 +1,10 @@
-"""What happens to a sandbox, as it is told to those who follow it.
+"""Events of sandboxes.
 
     sandbox.queued  .starting  .running  .pausing  .paused  .resuming  .stopping  .stopped  .failed    a state was entered
-    sandbox.deadline_changed                                     it has more time than before, or less
-    sandbox.silent  sandbox.answering                            it does not answer though it runs; it does again
+    sandbox.deadline_changed                                     its timeout was extended or shortened
+    sandbox.silent  sandbox.answering                            it runs and does not respond; it responds again
 
-Each says what caused it, who did, and why in words. None is named `error`: browsers use that name for themselves.
+Each has a cause, an actor and a reason in words. None is named `error`: browsers use that name themselves.
 """
 
 from datetime import timedelta
@@ -22,20 +22,20 @@ from sandbox_server.domain.wording import explain_change
 class Cause(StrEnum):
     REQUEST = "request"
     TRAFFIC = "traffic"
-    """Somebody used it while it was paused."""
+    """The sandbox was used while it was paused."""
     ROOM = "room"
-    """A place was free, or was not."""
+    """A slot was free, or was not."""
     QUEUE_DEADLINE = "queue-deadline"
     EXPIRY = "expiry"
     IDLE = "idle"
     RETENTION = "retention"
     LONGEST_RUN = "longest-run"
     PROVIDER = "provider"
-    """The provider did it, or failed to."""
+    """The provider did it, or failed to do it."""
     SHUTDOWN = "shutdown"
-    """The server that brings the engine along is being stopped."""
+    """The server that runs the engine is stopping."""
     RECOVERY = "recovery"
-    """A server finished what another had begun."""
+    """A server finished a step that another one had begun."""
 
 
 CAUSES: dict[Why, Cause] = {
@@ -50,7 +50,7 @@ CAUSES: dict[Why, Cause] = {
 
 
 class Actor(BaseModel):
-    """Who did it; a key is known by its id, never by its secret."""
+    """Who did it; keys are named by id."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -72,7 +72,7 @@ class SandboxEvent(BaseModel):
 
 
 class Leaving(SandboxEvent):
-    """It stops running, or being: with the deadlines that it had, of which one may be why."""
+    """The sandbox stops running or ends; carries the deadlines that it had, one of which may be the reason."""
 
     queue_expires_at: AwareDatetime | None = None
     started_at: AwareDatetime | None = None
@@ -133,14 +133,14 @@ class DeadlineChanged(SandboxEvent):
 
 
 class Silent(SandboxEvent):
-    """It is said to run and does not answer."""
+    """The sandbox runs and does not respond."""
 
     type: Literal["sandbox.silent"] = "sandbox.silent"
     last_answer_at: AwareDatetime | None
 
 
 class Answering(SandboxEvent):
-    """Responding again."""
+    """The sandbox responds again."""
 
     type: Literal["sandbox.answering"] = "sandbox.answering"
 
@@ -155,7 +155,7 @@ _ENTERED: TypeAdapter[Entered] = TypeAdapter(Annotated[Entered, Field(discrimina
 
 
 def read_event(data: dict[str, Any]) -> Event:
-    """Read an event as it was stored; what a newer server added is passed over."""
+    """Read a stored event; fields of newer servers are ignored."""
     return _EVENT.validate_python(data)
 
 
@@ -168,7 +168,7 @@ def entered(
     reason: str,
     before: Deadlines | None = None,
 ) -> Entered:
-    """Tell that a sandbox is in another state, and until when; where it has no more deadlines, which it had `before`."""
+    """Describe that a sandbox entered a state, with its deadlines; without any, those that it had `before`."""
     had = row if before is None else before
     return _ENTERED.validate_python(
         {
@@ -185,7 +185,7 @@ def entered(
 def deadline_changed(
     before: Deadlines, after: Deadlines, *, sandbox_id: str, actor: Actor
 ) -> DeadlineChanged | None:
-    """Tell by how much somebody changed its time, if at all."""
+    """Describe a change of the timeout, if there is one."""
     reason = explain_change(before, after)
     if reason is None:
         return None

@@ -1,7 +1,7 @@
-"""Whose turn it is when places are free.
+"""The order in which queued sandboxes get free slots.
 
-Priority comes first, then whose tenant has the fewest places, counting those that are given out here, then age. Who cannot
-be given a place keeps nobody waiting who can: another backend may have room, another tenant may run more.
+Priority comes first, then the tenant with the fewest slots, counting those given out here, then age. A sandbox that
+cannot be admitted does not block others: another backend may have a free slot, another tenant may run more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedSandbox:
-    """A sandbox that waits for a place at one of some backends, the best first."""
+    """A sandbox that waits for a slot at one of some backends, in order of preference."""
 
     id: str
     tenant_id: str
@@ -20,12 +20,12 @@ class QueuedSandbox:
     queued_at: datetime
     backends: tuple[str, ...]
     keeps_slot: bool = False
-    """Whether it kept its place while it was paused, so that it only needs to be let run."""
+    """Whether it kept its slot while it was paused, and needs no free one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TenantShare:
-    """What a tenant has, and how many more it may run."""
+    """The slots of a tenant, and how many more sandboxes it may run."""
 
     slots: int
     left: int
@@ -40,7 +40,7 @@ class Allocation:
 def allocate(
     waiting: Iterable[QueuedSandbox], *, free: Mapping[str, int], shares: Mapping[str, TenantShare]
 ) -> list[Allocation]:
-    """Give out places, in order, as far as there are free ones."""
+    """Allocate the free slots in order."""
     free_slots = dict(free)
     queues = {id_: _TenantQueue(share) for id_, share in shares.items()}
     for one in sorted(waiting, key=_order, reverse=True):
@@ -62,7 +62,7 @@ def allocate(
 
 
 class _TenantQueue:
-    """Those of one tenant, the next at the end."""
+    """The queued sandboxes of one tenant; the next one is last."""
 
     def __init__(self, share: TenantShare) -> None:
         self.waiting: list[QueuedSandbox] = []

@@ -1,4 +1,4 @@
-"""What there is in a sandbox's file system."""
+"""Files and directories of a sandbox."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ class EntryType(StrEnum):
     FILE = "file"
     DIRECTORY = "directory"
     OTHER = "other"
-    """A device, a pipe, a socket; a link to nothing."""
+    """A device, a pipe, a socket, or a broken link."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A file or a directory; of a link, all but its size, times and owner are of what it leads to."""
+    """A file or a directory; a link has its own size, times and owner, and else the properties of its target."""
 
     path: str
     name: str
@@ -36,12 +36,12 @@ class Entry:
 
     @property
     def etag(self) -> str:
-        """Name the version of a file: what is written to it has another size or another instant."""
+        """Name the version of a file by its size and modification time."""
         return f'"{self.modified_ns:x}-{self.size:x}"'
 
 
 class ChangeType(StrEnum):
-    """What happened to a file. None is named `error`: browsers use that name for themselves."""
+    """What happened to a file. None is named `error`: browsers use that name themselves."""
 
     CREATED = "created"
     WRITTEN = "written"
@@ -52,7 +52,7 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One thing that happened below a directory; its path is relative to that."""
+    """A change below a watched directory, with a relative path."""
 
     type: ChangeType
     path: str

@@ -1,10 +1,10 @@
-"""Identifiers: 20 characters of [a-z0-9] that sort by the time they were made.
+"""Identifiers: 20 characters of [a-z0-9] that sort by creation time.
 
     0mb2k8w1x4q | 7zk20fq3a
-    microseconds  chance       both in base 36
+    microseconds  random       both in base 36
 
-The chance (46 bits) keeps processes apart that make an id in the same microsecond. Such an id is a valid label of a host
-name and a valid idempotency key of E2B.
+The random part (46 bits) distinguishes ids that processes create in the same microsecond. An id is a valid label of a
+host name and a valid idempotency key of E2B.
 """
 
 import re
@@ -25,11 +25,11 @@ PATTERN = r"^[a-z0-9]{20}\Z"
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TIME_LENGTH = 11  # 36**11 microseconds last until the year 6142
-_CHANCE_LENGTH = 9
+_RANDOM_LENGTH = 9
 
 
 class IdSource:
-    """Makes ids that grow strictly, even when the clock stands still or is set back."""
+    """Generates strictly increasing ids, even if the clock stands still or is set back."""
 
     def __init__(self, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._clock_ns = clock_ns
@@ -40,15 +40,15 @@ class IdSource:
         with self._lock:
             self._last = max(self._clock_ns() // 1000, self._last + 1)
             instant = self._last
-        chance = secrets.randbelow(len(_DIGITS) ** _CHANCE_LENGTH)
-        return _in_base_36(instant, _TIME_LENGTH) + _in_base_36(chance, _CHANCE_LENGTH)
+        random_part = secrets.randbelow(len(_DIGITS) ** _RANDOM_LENGTH)
+        return _in_base_36(instant, _TIME_LENGTH) + _in_base_36(random_part, _RANDOM_LENGTH)
 
 
 new_id = IdSource()
 
 
 def is_id(text: str) -> bool:
-    """Tell whether servers make such ids: until the year 2085 their first digit is a zero."""
+    """Whether servers generate such ids: until the year 2085 they start with a zero."""
     return text.startswith("0") and re.match(PATTERN, text) is not None
 
 

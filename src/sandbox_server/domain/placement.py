@@ -1,7 +1,7 @@
-"""Where a sandbox may live: what its request says goes before its tenant's rule, which goes before the tenant's defaults.
+"""Candidate backends and defaults of a sandbox: the request overrides the tenant's rule, the rule the tenant's defaults.
 
-A rule is `{"match": {"agent_type": …, "template": …}, …}`; the first that matches is taken, and what else it says counts as
-defaults do: backend, template, timeout_s and so on. A rule that matches a template by name may give another in its place.
+A rule is `{"match": {"agent_type": …, "template": …}, …}`. The first match applies; its other fields are defaults: backend,
+template, timeout_s and so on. A rule that matches a template by name may replace it by another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ Rule = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementDecision:
-    """What a sandbox is made from, where it may live, best first, and what holds where its request is silent."""
+    """The template of a sandbox, its candidate backends in order of preference, and the defaults that apply."""
 
     template: str
     template_id: str | None = None
-    """Where that is the name of one of the tenant's own."""
+    """Set if the template is one of the tenant's own."""
     candidates: tuple[str, ...] = ()
     defaults: Defaults
     resources: Mapping[str, Any] = field(default_factory=dict)
     has_services: bool = False
     meanwhile: str | None = None
-    """Which template to take where nobody has named this one and it is not ready."""
+    """The template to use while a default template is not ready."""
     template_note: str | None = None
     awaited_template_id: str | None = None
-    """What has to be built before there are candidates: some of the backends that are awaited."""
+    """A template that is being built at some of the awaited backends; until then there are no candidates."""
     awaited_backends: tuple[str, ...] = ()
 
 
@@ -41,13 +41,13 @@ def choose(
     rules: Sequence[Rule],
     overflow: Mapping[str, str | None],
 ) -> PlacementDecision:
-    """Find the backends that may have it; `overflow` names all there are, the usual one first, and where each overflows to."""
+    """Find the candidate backends; `overflow` maps every backend, the default first, to where it overflows."""
     if not overflow:
         raise NoBackend
     rule = find_rule(rules, asked, template=asked.template or defaults.template)
     settled = defaults.overridden(rule)
     renamed = "template" in rule.get("match", {}) and "template" in rule
-    if asked.backend is not None:  # who names one wants that one
+    if asked.backend is not None:  # an explicit backend does not overflow
         candidates: tuple[str, ...] = (_known(asked.backend, overflow),)
     else:
         candidates = _chain(settled.backend or next(iter(overflow)), overflow)
@@ -61,7 +61,7 @@ def choose(
 
 
 def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) -> Rule:
-    """Find the first rule whose conditions all hold; none at all is no rule."""
+    """Find the first matching rule, or an empty one."""
     facts = {"agent_type": asked.agent_type, "template": template.lower()}
     for rule in rules:
         conditions = dict(rule.get("match", {}))
@@ -73,9 +73,9 @@ def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) ->
 
 
 def of_template(place: PlacementDecision, known: KnownTemplate) -> PlacementDecision:
-    """Leave the backends that have the template, and of those the ones at which it is large enough.
+    """Keep the candidates that have the template in the requested size.
 
-    Where none of them has it and it is being built at one, they are awaited.
+    If none has it and one is building it, the candidates are awaited.
     """
     place = replace(
         place, template_id=known.id if known.is_own else None, has_services=known.has_services
@@ -108,12 +108,12 @@ def of_template(place: PlacementDecision, known: KnownTemplate) -> PlacementDeci
 
 
 def is_ready(place: PlacementDecision, known: KnownTemplate) -> bool:
-    """Tell whether the template is, or may be, at a backend that is considered."""
+    """Whether any candidate has the template."""
     return any(name in known.sizes for name in place.candidates)
 
 
 def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -> tuple[str, ...]:
-    """Leave those of the candidates at which the template is."""
+    """Keep the candidates that have the template."""
     left = tuple(name for name in candidates if name in places)
     if not left:
         there = f"only at {', '.join(sorted(places))}" if places else "nowhere"

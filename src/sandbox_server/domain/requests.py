@@ -1,4 +1,4 @@
-"""What callers ask for, before it is decided where and when they get it."""
+"""Requests of callers, before placement and admission."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from sandbox_server.domain.templates import BASE
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxRequest:
-    """A sandbox as somebody wants it; what is None is left to the defaults."""
+    """A requested sandbox; None leaves a value to the defaults."""
 
     template: str | None = None
     backend: str | None = None
@@ -34,13 +34,13 @@ class SandboxRequest:
     mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def secrets(self) -> dict[str, Any]:
-        """Give what must be sealed before it is stored."""
+        """List the values that are stored encrypted."""
         given = {"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}
         return {name: values for name, values in given.items() if values}
 
 
 class SandboxPatch(TypedDict, total=False):
-    """What of a sandbox is to be changed; what it lacks stays as it is."""
+    """Changes of a sandbox; missing fields stay as they are."""
 
     metadata: dict[str, str]
     timeout: timedelta
@@ -53,7 +53,7 @@ class SandboxPatch(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkRequest:
-    """What a copy of a sandbox is to have of its own; what is None is as the original has it."""
+    """A requested fork; None copies the value of the original."""
 
     user_id: str | None = None
     session_id: str | None = None
@@ -63,18 +63,18 @@ class ForkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
-    """What a sandbox gets that its request says nothing of."""
+    """Values for what a request omits."""
 
     template: str = BASE
     meanwhile: str | None = None
-    """The template in place of that one as long as that is not ready."""
+    """The template to use while `template` is not ready."""
     backend: str | None = None
     timeout: timedelta = timedelta(hours=1)
     on_timeout: OnTimeout = OnTimeout.PAUSE
     idle_timeout: timedelta | None = None
 
     def overridden(self, document: Mapping[str, Any]) -> Self:
-        """Let a tenant's own defaults, as they are stored, go before these."""
+        """Override these defaults with a tenant's stored ones."""
         own: dict[str, Any] = {
             name: document[name] for name in ("template", "backend") if document.get(name)
         }
@@ -90,13 +90,13 @@ class Defaults:
 
 @dataclass(frozen=True, kw_only=True)
 class Idempotency:
-    """A caller's name for one request, and what tells that request from another of the same name."""
+    """An idempotency key, and the digest of the request that it was used for."""
 
     key: str
     digest: bytes
 
     @classmethod
     def of(cls, key: str, *, method: str, path: str, body: Any) -> Self:
-        """Two bodies are the same if they say the same, however they are written."""
+        """Compute the digest; the order of fields in a body does not matter."""
         said = json.dumps([method, path, body], sort_keys=True, separators=(",", ":"))
         return cls(key=key, digest=hashlib.sha256(said.encode()).digest())

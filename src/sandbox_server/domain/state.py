@@ -1,4 +1,4 @@
-"""What a sandbox is, what is wanted of it, and which state may follow which.
+"""States, targets and transitions of sandboxes.
 
                     admitted            it runs
          queued ───────────────► starting ─────► running ──────► pausing
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 
 class Target(StrEnum):
-    """What is wanted of a sandbox."""
+    """The requested state of a sandbox."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -40,7 +40,7 @@ class Target(StrEnum):
 
 
 class OnTimeout(StrEnum):
-    """What becomes of a sandbox whose time is up."""
+    """What happens to a sandbox when its timeout expires."""
 
     PAUSE = "pause"
     DELETE = "delete"
@@ -71,17 +71,17 @@ _MAY_BECOME_WANTED: dict[State, frozenset[Target]] = {
 
 
 def may_follow(current: State, wanted: State) -> bool:
-    """Tell whether a row may go from one state to another; staying where it is counts."""
+    """Whether a row may change from one state to another, or stay in it."""
     return wanted is current or wanted in NEXT[current]
 
 
 def may_want(current: State, target: Target) -> bool:
-    """Tell whether a caller may ask this of a sandbox in this state; what is gone cannot come back."""
+    """Whether a caller may request the target of a sandbox in this state; ended ones cannot return."""
     return target in _MAY_BECOME_WANTED.get(current, frozenset(Target))
 
 
 def serves(state: State, target: Target) -> bool:
-    """Tell whether a sandbox in this state is what is wanted, with nothing left to do."""
+    """Whether a sandbox in this state has reached the target."""
     return state in _SERVING[target]
 
 

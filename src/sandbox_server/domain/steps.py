@@ -1,7 +1,7 @@
-"""What comes next for a sandbox, from its row and what its provider says is true.
+"""The next step for a sandbox, from its row and its state at the provider.
 
-Truth comes first: a row that says otherwise is corrected before anything is done, and the next look goes on from there.
-Every step may be repeated: starting by idempotency key, pausing what is paused and killing what is gone all succeed.
+The provider's state comes first: a row that differs is corrected before any other step. Every step can be repeated: a
+start with the same idempotency key, a pause of a paused and a kill of a missing sandbox succeed.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sandbox_server.domain.state import ENDED, State, Target, may_follow, may_wa
 
 
 class ProviderState(StrEnum):
-    """What the provider says of a sandbox; one that was never placed is absent."""
+    """The state at the provider; a sandbox that was never admitted is absent."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -33,7 +33,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One act, the state that is committed before it, the one that it leads to, and what is wanted from then on."""
+    """An act, the state committed before it, the state that it leads to, and the new target."""
 
     act: Act
     via: State
@@ -42,19 +42,19 @@ class Step:
 
 
 def require_transition(current: State, wanted: State) -> None:
-    """Refuse what the table of transitions does not have."""
+    """Raise `InvalidTransition` for a transition that the table lacks."""
     if not may_follow(current, wanted):
         raise InvalidTransition(current, wanted)
 
 
 def require_target(current: State, target: Target) -> None:
-    """Refuse a caller's wish that a sandbox in this state cannot fulfil."""
+    """Raise `InvalidTransition` for a target that a sandbox in this state cannot reach."""
     if not may_want(current, target):
         raise InvalidTransition(current, target)
 
 
 def next_step(state: State, target: Target, provider_state: ProviderState) -> Step:
-    """Say what to do next so that the sandbox becomes what is wanted."""
+    """Decide on the next step towards the target."""
     if state in ENDED:
         return _clear_leftovers(state, target, provider_state)
     if provider_state is ProviderState.UNKNOWN:
@@ -93,7 +93,7 @@ def _from_running(state: State, target: Target) -> Step:
     if state is State.QUEUED:
         return Step(Act.RECORD, State.STARTING, State.RUNNING, target)
     if state is State.PAUSED:
-        # Resumed behind our back: somebody works in it, and the row's time runs again.
+        # Resumed outside of this server: it is in use, and its timeout runs again.
         return Step(Act.RECORD, state, State.RUNNING, Target.RUNNING)
     if target is Target.PAUSED and state in {State.RUNNING, State.PAUSING}:
         return Step(Act.PAUSE, State.PAUSING, State.PAUSED, target)
@@ -106,8 +106,8 @@ def _from_paused(state: State, target: Target) -> Step:
     if state is State.QUEUED:
         return Step(Act.RECORD, State.STARTING, State.PAUSED, target)
     if state is State.RUNNING:
-        # Paused behind our back. It stays so: after a reboot of the provider all would be resumed at once, and
-        # what somebody paused on purpose would start to cost again. Whoever uses it wakes it.
+        # Paused outside of this server; it stays paused. Otherwise a reboot of the provider would resume every sandbox
+        # at once, and a deliberate pause would start to cost again. Use of the sandbox resumes it.
         return Step(Act.RECORD, state, State.PAUSED, Target.PAUSED)
     if target is Target.RUNNING and state is State.PAUSED:
         return Step(Act.ADMIT, state, State.RESUMING, target)

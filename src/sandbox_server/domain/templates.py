@@ -1,4 +1,4 @@
-"""Templates: what they are made of, what they are called here and at providers, and where they are."""
+"""Templates: definitions, names here and at providers, and references."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import Any, Self
 
 NAME = r"^[a-z0-9_-]{1,128}\Z"
-"""E2B's own rule; capitals are taken for small letters."""
+"""E2B's rule; names are case-insensitive."""
 
 BASE = "base"
-"""E2B's own, which every provider has."""
+"""E2B's own template, which every provider has."""
 
 AGENT = "agent"
-"""The one that sandboxes are made from where nobody says otherwise."""
+"""The default template of sandboxes."""
 
 _WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
 
@@ -42,12 +42,12 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What a template is made of: one of the first three, and then the steps."""
+    """The definition of a template: one of the first three fields, and steps."""
 
     dockerfile: str | None = None
     from_image: str | None = None
     from_template: str | None = None
-    """As the provider calls it."""
+    """The provider's name of the template."""
     steps: Sequence[Step] = ()
     envs: Mapping[str, str] = field(default_factory=dict, repr=False)
     start_command: str | None = None
@@ -67,13 +67,13 @@ class Definition:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What sandboxes of a template get; None is unknown."""
+    """The size of a template's sandboxes; None is unknown."""
 
     cpu_count: int | None = None
     memory_mb: int | None = None
 
     def lacks(self, asked: Mapping[str, Any]) -> bool:
-        """Tell whether more is asked for than there is."""
+        """Whether more is requested than available."""
         return any(
             has is not None and asked.get(name) is not None and asked[name] > has
             for name, has in asdict(self).items()
@@ -85,36 +85,36 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTemplate:
-    """A template that is on record, and the backends that sandboxes of it may go to."""
+    """A recorded template, with the backends that have it."""
 
     id: str
     name: str
     is_own: bool
     sizes: Mapping[str, Size]
     has_services: bool = False
-    """Whether sandboxes of it have the services that read their settings from a file."""
+    """Whether its sandboxes have services that read a settings file."""
     building: frozenset[str] = frozenset()
-    """The backends that have none that could be used, and are about to."""
+    """The backends that are building the template and have no usable build yet."""
 
 
 def name_at_provider(template_id: str) -> str:
-    """Give the name under which a tenant's template is built: the name it has here may be another tenant's too."""
+    """Build the provider's name of a tenant's template; its name here is unique per tenant only."""
     return _PREFIX + template_id
 
 
 def is_made_by_a_server(name: str) -> bool:
-    """Tell whether it is such a name, be it of this installation or of another with the same key."""
+    """Whether a server chose this name, in this installation or another one with the same key."""
     return name.startswith(_PREFIX)
 
 
 def is_called_as_with_services(name: str) -> bool:
-    """Tell whether it is called as those that we ship: their services read their settings from a file."""
+    """Whether it is the name of a bundled template, whose services read a settings file."""
     return name in _WITH_SERVICES
 
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateReference:
-    """A template or snapshot as callers name it: `name`, `name:tag` or `namespace/name:tag`, in lower case."""
+    """A reference to a template or snapshot: `name`, `name:tag` or `namespace/name:tag`, in lower case."""
 
     name: str
     namespace: str | None = None
@@ -122,7 +122,7 @@ class TemplateReference:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read a reference; None is anything that providers could read in more than one way."""
+        """Parse a reference; None for text that providers could read in more than one way."""
         if not text.isascii() or not (found := _REFERENCE.fullmatch(text.lower())):
             return None
         return cls(**found.groupdict())
@@ -133,15 +133,15 @@ class TemplateReference:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it names the usual version of something that has no namespace."""
+        """Whether it has no namespace, and no tag but the default one."""
         return self.namespace is None and self.tag in (None, _DEFAULT_TAG)
 
     @property
     def is_generated(self) -> bool:
-        """Whether the name contains an id, which only records can attribute to a tenant."""
+        """Whether the name contains an id; only records can attribute those to tenants."""
         return is_made_by_a_server(self.name) or _GENERATED.search(self.name) is not None
 
     @property
     def id(self) -> str:
-        """The name without the prefix that servers give to the templates they build."""
+        """The name without the prefix of templates that servers build."""
         return self.name.removeprefix(_PREFIX)

@@ -6,13 +6,13 @@ from sandbox_server.domain.events import SERVER, Actor, Cause
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionCause:
-    """Who wants a sandbox to be what its target says, and why; kept with the row for whoever carries it out."""
+    """Who set a sandbox's target, and why; stored in the row."""
 
     cause: Cause
     actor: Actor = SERVER
     reason: str
     is_refusal: bool = False
-    """What was asked for cannot be, now or later."""
+    """The request cannot succeed, now or later."""
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""Deadlines in words that a person understands, with the arithmetic that led to them."""
+"""Explanations of deadlines for people, with the arithmetic behind them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ _UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def spoken(duration: timedelta) -> str:
-    """Say a duration in its two largest units, as in `1 h 30 min`."""
+    """Format a duration in its two largest units, as in `1 h 30 min`."""
     left = round(duration.total_seconds())
     parts = []
     for seconds, unit in _UNITS:
@@ -31,7 +31,7 @@ def clock(instant: datetime) -> str:
 
 
 def explain(due: Due, row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> str:
-    """Say why something has to be done about a sandbox."""
+    """Explain why a sandbox is due."""
     match due.why:
         case Why.EXPIRY:
             return _explain_expiry(due, row)
@@ -44,7 +44,7 @@ def explain(due: Due, row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> str:
 
 
 def explain_change(before: Deadlines, after: Deadlines) -> str | None:
-    """Say how its time was changed, or nothing if it was not."""
+    """Explain a change of the timeout; None if there is none."""
     if before.expires_at and after.expires_at and before.expires_at != after.expires_at:
         was, now = clock(before.expires_at), clock(after.expires_at)
         return f"Expires at {now} instead of {was}, {_by(after.expires_at - before.expires_at)}."

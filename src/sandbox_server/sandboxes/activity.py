@@ -20,9 +20,9 @@ _MOST_REMEMBERED = 10_000
 
 
 class ActivityTracker:
-    """Keeps sandboxes from being paused as idle while this process has to do with them.
+    """Records activity in sandboxes, which postpones their idle pause.
 
-    What is noted is in the database, where every server's timers find it. One statement notes it for all sandboxes.
+    Activity is stored in the database, where every server sees it; one statement records it for many sandboxes.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -35,7 +35,7 @@ class ActivityTracker:
 
     @contextmanager
     def hold(self, row: Sandbox) -> Iterator[None]:
-        """Keep a sandbox awake while the block lasts, however quiet it is; its idle time counts from the end."""
+        """Record continuous activity while the block lasts."""
         self._held[row.id] += 1
         self._asked.set()
         try:
@@ -47,12 +47,12 @@ class ActivityTracker:
             self.note(row)
 
     def note(self, row: Sandbox) -> None:
-        """Note soon that something happens in a sandbox; cheap enough to be said of each piece of data."""
+        """Record activity soon; cheap enough to call for every piece of data."""
         self._moved.add(row.id)
         self._asked.set()
 
     async def touch(self, row: Sandbox) -> None:
-        """Note at once that something happens in a sandbox, unless that was done just now."""
+        """Record activity at once, unless it was recorded a moment ago."""
         now = asyncio.get_running_loop().time()
         lately = min(NOTE_EVERY, (row.idle_timeout or NOTE_EVERY * _LATELY) / _LATELY)
         touched = self._touched.get(row.id)
@@ -65,7 +65,7 @@ class ActivityTracker:
             self._touched.popitem(last=False)
 
     async def run(self) -> None:
-        """Write what is noted, and for who holds them that sandboxes are held, until cancelled."""
+        """Write recorded activity and that of held sandboxes, until cancelled."""
         while True:
             await self._asked.wait()
             moved, self._moved = self._moved, set()
@@ -82,7 +82,7 @@ class ActivityTracker:
             await asyncio.sleep(pause.total_seconds())
 
     async def _write(self, sandbox_ids: Collection[str]) -> timedelta:
-        """Give when to write again."""
+        """Record activity; returns the delay until the next write."""
         async with without_transaction(self._sessions) as session:
             shortest = await ActivityRepository(session).note(sandbox_ids, at_most_every=NOTE_EVERY)
         if shortest is None:
@@ -91,5 +91,5 @@ class ActivityTracker:
 
     def _complain(self, error: Exception) -> None:
         if not self._fails:
-            log.warning("activity not noted error=%r", error)
+            log.warning("activity not recorded error=%r", error)
         self._fails = True

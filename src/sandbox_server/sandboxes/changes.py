@@ -11,14 +11,14 @@ from sandbox_server.log.events import SANDBOX_CHANNEL
 
 
 class Follower:
-    """One that waits for changes of one row."""
+    """Waits for changes of one row."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self._told: Sandbox | None = None
 
     async def wait(self, *, longest: timedelta) -> Sandbox | None:
-        """Wait for a change; gives the row if it was told with it, and otherwise read it."""
+        """Wait for a change; returns the row if this process committed it, and None if it has to be read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(longest.total_seconds()):
                 await self._changed.wait()
@@ -32,10 +32,10 @@ class Follower:
 
 
 class Changes:
-    """Wakes those who wait for a sandbox when its row has changed, on whichever server that was.
+    """Wakes followers of a row when any server has changed it.
 
-    Hearing is a hint, never the truth: who is woken, or has waited long enough, reads the row. What this process has
-    committed itself it tells at once; what it then hears of that, under its own name, is no news.
+    A notification is a hint: followers read the row when they are woken, and poll besides. Rows that this process
+    commits are passed on directly; it ignores notifications of its own commits by their name.
     """
 
     def __init__(self, notifications: Notifications) -> None:
@@ -45,7 +45,7 @@ class Changes:
 
     @contextmanager
     def follow(self, row_id: str) -> Iterator[Follower]:
-        """Follow a row from now on."""
+        """Follow a row's changes while the block lasts."""
         follower = Follower()
         self._waiting[row_id].add(follower)
         try:
@@ -57,7 +57,7 @@ class Changes:
                 del self._waiting[row_id]
 
     def tell(self, row: Sandbox) -> None:
-        """Wake those who wait for a row with what it has been committed as."""
+        """Pass a row that this process has committed to its followers."""
         for follower in self._waiting.get(row.id, ()):
             follower.wake(row)
 

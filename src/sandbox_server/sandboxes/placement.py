@@ -20,7 +20,7 @@ SERVER_DEFAULTS = Defaults()
 
 
 class Placement:
-    """Decides where a sandbox may live. Which of those it is, and when, is decided where there is room."""
+    """Decides which backends may have a sandbox; admission chooses one of them."""
 
     def __init__(self, backends: Backends, *, defaults: Defaults = SERVER_DEFAULTS) -> None:
         self._backends = backends
@@ -35,10 +35,10 @@ class Placement:
         *,
         offer: Offer | None = None,
     ) -> PlacementDecision:
-        """Find the backends that may have a sandbox, with the template to make it from.
+        """Find the candidate backends of a sandbox, and its template.
 
-        Those that are down or drained are among them, since they may be back when its turn comes.
-        Raises `TemplateNotRecorded` where providers have to be asked first.
+        Backends that are down or drained are included, since they may be back when it is admitted.
+        Raises `TemplateNotRecorded` if providers have to be asked first.
         """
         if asked.template is not None:
             asked = replace(asked, template=str(_read(asked.template)))
@@ -63,7 +63,7 @@ class Placement:
         placed = of_template(place, known)
         if placed.awaited_template_id is None:
             return placed
-        # Its build may have ended since, and whoever ended it has looked for those who wait before this one could be seen.
+        # The build may have ended since, and its server released the waiting sandboxes before this one was visible.
         await TemplateWaitRepository(session).hold_builds(placed.awaited_template_id)
         known = await self._find_known(session, tenant, reference)
         if known is None:
@@ -78,7 +78,7 @@ class Placement:
     def _at_offering(
         self, place: PlacementDecision, reference: TemplateReference, offer: Offer | None
     ) -> PlacementDecision:
-        """Place a sandbox of a template without a record at the backends that offer it."""
+        """Place a sandbox of an unrecorded template at the backends that offer it."""
         there = require_offered(reference, place.candidates, backends=self._backends, offer=offer)
         return replace(
             place,

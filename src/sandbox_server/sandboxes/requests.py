@@ -39,7 +39,7 @@ def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -
 
 
 def to_sandbox_patch(body: SandboxUpdate) -> SandboxPatch:
-    """Read what is to change; null means to leave it, but for what there may be none of."""
+    """Read a patch; null leaves a value unchanged, except for nullable ones."""
     given = _fields(body)
     if "idle_timeout_s" in body.model_fields_set:
         given["idle_timeout"] = (
@@ -64,7 +64,7 @@ async def find_filter(
 
 
 def _labels(request: Request) -> dict[str, str]:
-    """Read `metadata.NAME=TEXT`, of which there may be several."""
+    """Read the parameters `metadata.NAME=TEXT`."""
     given = request.query_params.items()
     asked = {
         name.removeprefix(_METADATA): text for name, text in given if name.startswith(_METADATA)

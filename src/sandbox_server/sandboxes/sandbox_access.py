@@ -13,17 +13,17 @@ _MOST_OPEN = 10_000
 
 @dataclass(frozen=True)
 class UsableSandbox:
-    """A running sandbox with all that it takes to work in it."""
+    """A running sandbox, with its backend and credentials."""
 
     row: Sandbox
     backend: E2BBackend
     access: Access
     woken: bool = False
-    """It was paused before, and what was connected to it is not yet again."""
+    """It has just been resumed, so earlier connections to it are broken."""
 
 
 class SandboxAccess:
-    """What it takes to reach into sandboxes, without asking their providers."""
+    """Opens the stored credentials of sandboxes, without a request to their providers."""
 
     def __init__(self, backends: Backends, vault: Vault) -> None:
         self._backends = backends
@@ -31,14 +31,14 @@ class SandboxAccess:
         self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
 
     def usable(self, row: Sandbox, *, woken: bool = False) -> UsableSandbox:
-        """Give the way into a sandbox that runs."""
+        """Return the access to a running sandbox."""
         access = self.find_access(row)
         assert access is not None
         assert row.backend is not None
         return UsableSandbox(row, self._backends[row.backend], access, woken)
 
     def find_access(self, row: Sandbox) -> Access | None:
-        """Find how a sandbox is reached; one that has no place yet, or has ended, is not."""
+        """Find the credentials of a sandbox; it has none before it started and after it ended."""
         sealed = row.access_sealed
         if sealed is None:
             return None

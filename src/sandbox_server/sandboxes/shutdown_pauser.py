@@ -24,35 +24,35 @@ _CAUSE = TransitionCause(
 
 
 class ShutdownPauser:
-    """Pauses all that runs before the only server, and the engine with it, are stopped."""
+    """Pauses every sandbox before a server stops together with its engine."""
 
     def __init__(
         self, sessions: Sessions, admission: Admission, notifications: Notifications
     ) -> None:
         self._sessions = sessions
         self._admission = admission
-        self._resting = False
+        self._stops = False
         self._changed = asyncio.Event()
         notifications.listen(SANDBOX_CHANNEL, lambda _: self._changed.set())
 
     async def admit(self, job: LeasedJob) -> datetime | None:
-        """Give out free places, until all is put to rest: then who waits goes on waiting."""
-        return None if self._resting else await self._admission.admit_queued(job)
+        """Admit queued sandboxes, until the shutdown begins."""
+        return None if self._stops else await self._admission.admit_queued(job)
 
     async def pause_all(self, *, within: timedelta) -> bool:
-        """Pause all that runs; tells whether nothing has a place any more."""
-        self._resting = True
+        """Pause every sandbox; returns whether all slots are free."""
+        self._stops = True
         with suppress(TimeoutError):
             async with asyncio.timeout(within.total_seconds()):
-                while not await self._is_still():
+                while not await self._all_paused():
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_LOOK_EVERY_S):
                             await self._changed.wait()
                 return True
-        log.warning("not all sandboxes were paused in time, so the engine is left to them")
+        log.warning("not every sandbox was paused in time, the engine keeps running")
         return False
 
-    async def _is_still(self) -> bool:
+    async def _all_paused(self) -> bool:
         self._changed.clear()
         async with self._sessions.begin() as session:
             for sandbox_id in await SandboxRepository(session).target_all_paused(_CAUSE):

@@ -1,3 +1,3 @@
 def storable(said: str) -> str:
-    """Leave out of what others say what PostgreSQL's texts and UTF-8 cannot hold."""
+    """Remove what PostgreSQL's text type and UTF-8 cannot store."""
     return said.replace("\0", "").encode(errors="replace").decode()

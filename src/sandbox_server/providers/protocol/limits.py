@@ -10,7 +10,7 @@ _limited_by: ContextVar[set[str] | None] = ContextVar("lanes_entered", default=N
 
 @contextmanager
 def without_limits() -> Iterator[None]:
-    """Ask in the block without being counted, as who finds out whether a provider answers has to."""
+    """Send requests in the block without counting them, for health checks of providers."""
     token = _limited_by.set(None)
     try:
         yield
@@ -19,10 +19,10 @@ def without_limits() -> Iterator[None]:
 
 
 class ProviderLimits:
-    """Keeps the jobs that wait for one provider from taking the places of all others.
+    """Limits how many jobs of the scheduler wait for one provider at once.
 
-    A job enters a provider's lane with its first question there and is in it until it is done. One that finds
-    the lane full is given back, and none like it is taken until somebody has left. What callers wait for is not limited.
+    A job counts against a provider from its first request there until it ends. A job above the limit is released, and
+    none like it is claimed until another one ends. Requests of callers are not limited.
     """
 
     def __init__(self, count: int) -> None:
@@ -32,7 +32,7 @@ class ProviderLimits:
         self._on_free: Callable[[], None] = lambda: None
 
     def share(self, slots: int, *, on_free: Callable[[], None]) -> None:
-        """Divide a scheduler's places among the lanes; `tell` is called when one has room again."""
+        """Divide a scheduler's slots among the providers; `on_free` is called when one is below its limit again."""
         self._most = max(1, slots // self._count) if self._count > 1 else None
         self._on_free = on_free
 
@@ -43,7 +43,7 @@ class ProviderLimits:
         return frozenset(name for name, count in self._in.items() if count >= self._most)
 
     def job(self) -> AbstractContextManager[None]:
-        """Count what is asked in the block for one job, where there is more than one lane."""
+        """Count the requests in the block as one job, if there is more than one provider."""
         return nullcontext() if self._most is None else self._counted()
 
     @contextmanager
@@ -58,7 +58,7 @@ class ProviderLimits:
                 self._leave(name)
 
     def enter(self, name: str) -> None:
-        """Take the current job into a provider's lane, or have it given back."""
+        """Count the current job against a provider; raises `ProviderSaturated` at the limit."""
         mine = _limited_by.get()
         if mine is None or name in mine:
             return

@@ -8,7 +8,7 @@ from sqlalchemy.sql import Select
 from sandbox_server.db.models import TABLES
 from sandbox_server.domain.state import State, Target
 
-# Also while it is paused for its provider's maximum alone: who is in it then is so afterwards.
+# Also during a pause for the provider's longest run, which continues the use afterwards.
 _AWAKE = (State.RUNNING, State.PAUSING, State.PAUSED, State.RESUMING)
 
 
@@ -19,9 +19,9 @@ class ActivityRepository:
     async def note(
         self, sandbox_ids: Collection[str], *, at_most_every: timedelta
     ) -> timedelta | None:
-        """Note that something happens in sandboxes, but for those where that was noted just now.
+        """Record activity, at most at the given interval per sandbox; returns the shortest idle timeout.
 
-        Timers find it when they fire. A short idle timeout is served more exactly; gives the shortest.
+        Sandboxes with a short idle timeout are recorded more often.
         """
         asked = {"sandbox_ids": sorted(sandbox_ids), "at_most_every": at_most_every}
         shortest: timedelta | None = await self._session.scalar(_NOTE, asked)
@@ -36,7 +36,7 @@ def _note() -> Select[tuple[timedelta | None]]:
     often = func.least(bindparam("at_most_every", type_=Interval), tenth)
     is_new = or_(table.c.last_activity_at.is_(None), table.c.last_activity_at + often <= now)
     is_awake = (table.c.target == Target.RUNNING) & table.c.state.in_(_AWAKE)
-    # By id, as everybody holds several: else two servers could wait for each other.
+    # Locked in the order of ids, or two servers could deadlock.
     due = select(table.c.id).where(meant, is_awake, is_new).order_by(table.c.id)
     held = due.with_for_update(key_share=True).cte("held")
     noted = update(table).where(table.c.id == held.c.id).values(last_activity_at=now)

@@ -24,7 +24,7 @@ _waiting = exists().where(waits, Sandbox.tenant_id == Tenant.id)
 
 _LOCK_WAITING_TENANTS = held(select(Tenant.id).where(_waiting).order_by(Tenant.id))
 
-# Every admission asks this, so it is built once: that took as long as carrying it out.
+# Every admission executes this. Built once, since building takes as long as executing.
 _running = (
     select(Sandbox.tenant_id, func.count().label("count"))
     .where(Sandbox.tenant_id == any_(_tenant_ids), runs)
@@ -60,7 +60,7 @@ _QUEUE = select(
 
 @dataclass(frozen=True)
 class Queue:
-    """Who may be next, and what their tenants run."""
+    """The first queued sandboxes of each admission path, and the shares of their tenants."""
 
     waiting: Sequence[QueuedSandbox]
     shares: Mapping[str, TenantShare]
@@ -68,7 +68,7 @@ class Queue:
 
 
 class AdmissionRepository:
-    """Who waits for places, and what has to be held to give them out."""
+    """Queries and locks of admission."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -79,11 +79,11 @@ class AdmissionRepository:
         return tenant
 
     async def lock_waiting_tenants(self) -> Sequence[str]:
-        """Hold, by id, every tenant that waits for a place anywhere."""
+        """Lock every tenant with queued sandboxes, in the order of ids."""
         return (await self._session.scalars(_LOCK_WAITING_TENANTS)).all()
 
     async def count_waiting(self, tenant_id: str, *, up_to: int) -> int:
-        """Count those of a tenant that wait, no further than that."""
+        """Count a tenant's queued sandboxes, up to a limit."""
         some = select(Sandbox.id).where(waits, Sandbox.tenant_id == tenant_id).limit(up_to)
         counted = await self._session.execute(select(func.count()).select_from(some.subquery()))
         return counted.scalar_one()
@@ -91,7 +91,7 @@ class AdmissionRepository:
     async def read_queue(
         self, tenant_ids: Sequence[str], admission_paths: Sequence[AdmissionPath], *, most: int
     ) -> Queue:
-        """Read who is first at each door: of each tenant as many as it may run, and `most` at the most."""
+        """Read the first queued sandboxes of each path: per tenant as many as it may run, at most `most`."""
         asked = {
             "tenant_ids": tenant_ids,
             "numbers": list(range(len(admission_paths))),
@@ -102,7 +102,7 @@ class AdmissionRepository:
         return _queue((await self._session.execute(_QUEUE, asked)).all(), admission_paths)
 
     async def lock_waiting(self, sandbox_ids: Collection[str]) -> Sequence[Sandbox]:
-        """Hold, by id, those of the sandboxes that still wait."""
+        """Lock the sandboxes that are still queued, in the order of ids."""
         still = select(Sandbox).where(waits, Sandbox.id.in_(sorted(sandbox_ids)))
         fresh = still.order_by(Sandbox.id).execution_options(populate_existing=True)
         return (await self._session.scalars(fresh.with_for_update())).all()

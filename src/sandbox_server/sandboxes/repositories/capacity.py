@@ -28,21 +28,21 @@ _TAKEN = (
 
 
 class CapacityRepository:
-    """How full backends are."""
+    """Capacity and use of backends."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def lock(self, backends: Collection[str]) -> Sequence[BackendCapacity]:
-        """Lock the backends, by name, so that nobody else gives out their places."""
+        """Lock the backends, in the order of names, so that no other transaction gives out their slots."""
         return await self._find(_LOCK, backends)
 
     async def lock_waited_for(self, backend: str) -> Sequence[BackendCapacity]:
-        """Lock a backend and all that anybody waits for."""
+        """Lock a backend, and every backend with queued sandboxes."""
         return await self._find(_LOCK_WAITED_FOR, [backend])
 
     async def find(self, backends: Collection[str]) -> Sequence[BackendCapacity]:
-        """Tell how full backends are at this moment."""
+        """Read the capacity without a lock."""
         return await self._find(_FIND, backends)
 
     async def _find(

@@ -33,7 +33,7 @@ from sandbox_server.sandboxes.repositories.slots import (
 )
 
 _now = func.statement_timestamp()
-_ENOUGH = 1000  # whoever waits for a later release learns no instant
+_ENOUGH = 1000  # beyond that no estimate is given
 _pauses_at = case(
     (
         Sandbox.idle_timeout.is_not(None),
@@ -54,7 +54,7 @@ _is_gone_at = case(
 
 @dataclass(frozen=True)
 class QueuePosition:
-    """Where a sandbox stands in the order of admission."""
+    """The position of a sandbox in the order of admission."""
 
     ahead: int
     ahead_in_tenant: int
@@ -69,20 +69,20 @@ class QueuePosition:
 
 
 class QueueViewRepository:
-    """What is told about the queue; nothing is held, so in the next moment it may be otherwise."""
+    """The queue as the API shows it; nothing is locked, so the answer may be outdated."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def find_positions(
-        self, sandbox_ids: Collection[str], rooms: Collection[BackendCapacity]
+        self, sandbox_ids: Collection[str], capacities: Collection[BackendCapacity]
     ) -> Mapping[str, QueuePosition]:
-        """Tell who would be admitted at the backends before whom, if one place after the other got free.
+        """Compute the order of admission, if one slot after the other became free.
 
-        Each admission gives its tenant a place more. So the n-th of a tenant compares to others as
-        if that had n places more, and no place has to be given out to know the order.
+        Each admission gives its tenant one more slot. So the n-th sandbox of a tenant compares as if
+        the tenant had n more slots, which gives the order without a simulation.
         """
-        line = _line(rooms)
+        line = _queue(capacities)
         mine, other = line.alias("mine"), line.alias("other")
         before = and_(
             other.c.backends.op("&&")(mine.c.backends),
@@ -98,10 +98,10 @@ class QueueViewRepository:
         return {id_: QueuePosition(*position) for id_, *position in found}
 
     async def list_releases_at(
-        self, rooms: Collection[BackendCapacity]
+        self, capacities: Collection[BackendCapacity]
     ) -> Sequence[datetime | None]:
-        """List when places there get free by themselves, the first ones first."""
-        names, keeping = _names(rooms)
+        """List when slots of the backends become free by deadlines, the earliest first."""
+        names, keeping = _names(capacities)
         frees_at = case((Sandbox.backend.in_(keeping), _is_gone_at), else_=_stops_running_at)
         taken = or_(
             and_(Sandbox.backend.in_(names), runs), and_(Sandbox.backend.in_(keeping), is_paused)
@@ -109,7 +109,7 @@ class QueueViewRepository:
         return await self._list(frees_at, taken)
 
     async def list_releases_of(self, tenant_id: str) -> Sequence[datetime | None]:
-        """List when what the tenant runs stops running by itself, the first ones first."""
+        """List when the tenant's sandboxes stop running by deadlines, the earliest first."""
         return await self._list(_stops_running_at, and_(runs, Sandbox.tenant_id == tenant_id))
 
     async def _list(
@@ -119,9 +119,9 @@ class QueueViewRepository:
         return (await self._session.scalars(earliest)).all()
 
 
-def _line(rooms: Iterable[BackendCapacity]) -> CTE:
-    """Tell of all who wait at the backends who is the n-th of its tenant, and what that has."""
-    names, keeping = _names(rooms)
+def _queue(capacities: Iterable[BackendCapacity]) -> CTE:
+    """Enumerate the queued sandboxes of each tenant, with the tenant's use of slots."""
+    names, keeping = _names(capacities)
     waiting = (
         select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
         .add_columns(may_be_at.label("backends"))
@@ -158,7 +158,9 @@ def _turn(line: FromClause) -> Sequence[ColumnElement[Any]]:
     return (-line.c.priority, line.c.places, line.c.queued_at, line.c.id)
 
 
-def _names(rooms: Iterable[BackendCapacity]) -> tuple[list[str], list[str]]:
-    """Give the names of the backends, and of those where paused sandboxes keep their places."""
-    every = list(rooms)
-    return [room.backend for room in every], [room.backend for room in every if room.keeps_slots]
+def _names(capacities: Iterable[BackendCapacity]) -> tuple[list[str], list[str]]:
+    """List the names of the backends, and of those where paused sandboxes keep their slots."""
+    every = list(capacities)
+    return [capacity.backend for capacity in every], [
+        capacity.backend for capacity in every if capacity.keeps_slots
+    ]

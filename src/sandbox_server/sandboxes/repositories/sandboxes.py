@@ -29,7 +29,7 @@ _RECOVERY = TransitionCause(
     cause=Cause.RECOVERY, reason="Recovered by a server after an interruption."
 )
 _now = func.clock_timestamp()
-# What every status call and every transition asks for is built once: building it took longer than carrying it out.
+# Statements of every status request and transition; built once, since building takes longer than executing.
 _OWN = select(Sandbox).where(
     Sandbox.id == bindparam("sandbox_id"), Sandbox.tenant_id == bindparam("tenant_id")
 )
@@ -40,7 +40,7 @@ _ANNOUNCE = select(func.pg_notify(SANDBOX_CHANNEL, bindparam("said", type_=Text)
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxFilter:
-    """Which of a tenant's sandboxes a list has; those that have ended only when a state is named."""
+    """A filter of a tenant's sandboxes; ended ones are listed only if their state is named."""
 
     states: frozenset[State] = _LIVING
     user_id: str | None = None
@@ -88,7 +88,7 @@ class SandboxRepository:
         return row
 
     async def find(self, sandbox_id: str) -> tuple[Sandbox, datetime] | None:
-        """Find a sandbox whoever's it is, with the database's clock."""
+        """Find a sandbox of any tenant, with the database's clock."""
         found = await self._session.execute(_FIND, {"sandbox_id": sandbox_id})
         row = found.one_or_none()
         return None if row is None else (row[0], row[1])
@@ -96,7 +96,7 @@ class SandboxRepository:
     async def lock(
         self, sandbox_id: str, *, tenant_id: str | None = None
     ) -> tuple[Sandbox, datetime]:
-        """Hold the row until the transaction ends; gives it with the database's clock."""
+        """Lock the row until the transaction ends; returns it with the database's clock."""
         locked = _LOCK if tenant_id is None else _LOCK.where(Sandbox.tenant_id == tenant_id)
         row = (await self._session.execute(locked, {"sandbox_id": sandbox_id})).one_or_none()
         if row is None:
@@ -106,7 +106,7 @@ class SandboxRepository:
     async def list_page(
         self, tenant_id: str, wanted: SandboxFilter, *, limit: int, before: str | None = None
     ) -> Sequence[Sandbox]:
-        """List newest first, from the one before the id `before`; ids sort by age."""
+        """List newest first, after the id `before`; ids sort by age."""
         query = select(Sandbox).where(Sandbox.tenant_id == tenant_id, _is_in(wanted.states))
         if before is not None:
             query = query.where(Sandbox.id < before)
@@ -120,7 +120,7 @@ class SandboxRepository:
         return page.all()
 
     async def add(self, row: Sandbox, *, queue_timeout: timedelta | None = None) -> datetime:
-        """Insert the row, which waits in the queue so long from now; gives the database's clock."""
+        """Insert the row, with a queue timeout from now; returns the database's clock."""
         if queue_timeout is not None:
             row.queue_expires_at = _now + queue_timeout
         self._session.add(row)
@@ -130,17 +130,14 @@ class SandboxRepository:
         return row.created_at
 
     async def lock_session(self, tenant_id: str, session_id: str) -> None:
-        """Be the only one to look for that session's sandbox until the transaction ends.
-
-        To be held before anything else is locked.
-        """
+        """Lock the session's name until the transaction ends; take this lock before any other."""
         name = f"session/{tenant_id}/{session_id}"
         await self._session.execute(
             select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0)))
         )
 
     async def find_of_session(self, tenant_id: str, session_id: str) -> Sandbox | None:
-        """Find a session's newest sandbox that has not ended and is not wanted gone."""
+        """Find a session's newest sandbox that has not ended and is not to be deleted."""
         return await self._session.scalar(
             select(Sandbox)
             .where(Sandbox.tenant_id == tenant_id, Sandbox.session_id == session_id)
@@ -154,7 +151,7 @@ class SandboxRepository:
         return now
 
     async def keep_tools_token(self, sandbox_id: str, sealed: bytes) -> bytes:
-        """Keep this token unless there is one; gives the one that holds for everybody."""
+        """Store the token unless there is one; returns the stored one."""
         kept: bytes | None = await self._session.scalar(
             update(Sandbox)
             .where(Sandbox.id == sandbox_id)
@@ -166,7 +163,7 @@ class SandboxRepository:
         return kept
 
     async def note_settings(self, written: Sandbox, digest: bytes) -> bool:
-        """Keep what a sandbox's services were told, if that is still what they are to know."""
+        """Store the digest of written settings, if the settings have not changed since."""
         noted = await self._session.scalar(
             update(Sandbox)
             .where(
@@ -180,12 +177,12 @@ class SandboxRepository:
         return noted is not None
 
     async def invalidate_settings(self, sandbox_id: str) -> None:
-        """Take for unknown what a sandbox's services were told."""
+        """Clear the digest of the settings, so that they are written again."""
         told = update(Sandbox).where(Sandbox.id == sandbox_id)
         await self._session.execute(told.values(services_digest=None))
 
     async def target_all_paused(self, wish: TransitionCause) -> Sequence[str]:
-        """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
+        """Set the target `paused` for every sandbox that runs, starts or resumes; returns the changed ids."""
         changed = await self._session.scalars(
             update(Sandbox)
             .where(Sandbox.target == Target.RUNNING, Sandbox.state.in_(_AT_WORK))
@@ -195,16 +192,16 @@ class SandboxRepository:
         return changed.all()
 
     async def any_occupies_slot(self) -> bool:
-        """Tell whether anything is running, or on its way somewhere."""
+        """Whether any sandbox occupies a slot."""
         in_place = exists().where(Sandbox.ended_at.is_(None), Sandbox.state.in_(_IN_PLACE))
         return bool(await self._session.scalar(select(in_place)))
 
     async def announce(self, *sandbox_ids: str, by: str = "") -> None:
-        """Tell whoever waits for these sandboxes, once the transaction has committed; `by` knows already."""
+        """Notify processes of changed rows after the commit; the process named `by` ignores it."""
         for sandbox_id in sandbox_ids:
             await self._session.execute(_ANNOUNCE, {"said": f"{sandbox_id}/{by}"})
 
 
 def _is_in(states: frozenset[State]) -> ColumnElement[bool]:
-    # Said in one way or the other: of both the planner takes as few rows for granted as if they were independent.
+    # One condition or the other: the planner would multiply the selectivities of both as if they were independent.
     return Sandbox.ended_at.is_(None) if states == _LIVING else Sandbox.state.in_(sorted(states))

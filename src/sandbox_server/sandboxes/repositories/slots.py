@@ -1,6 +1,6 @@
-"""Conditions on sandboxes: who waits for a place, who takes one, and where.
+"""Conditions on sandboxes: queued, in a slot, and at which backends.
 
-States are constants in them: a plan for whatever parameters could not use an index that has some rows only.
+States are constants in them: a generic plan with parameters could not use a partial index.
 """
 
 from typing import Any, TypeVar
@@ -32,8 +32,8 @@ is_paused = and_(_lives, _in(State.PAUSED))
 
 
 def held(rows: Selected) -> Selected:
-    """Lock the rows of backends or tenants, but let others refer to them.
+    """Lock rows of backends or tenants, but allow foreign keys to them.
 
-    Two who have inserted a sandbox would otherwise wait for each other.
+    Otherwise two transactions that have inserted sandboxes would deadlock.
     """
     return rows.with_for_update(key_share=True).execution_options(populate_existing=True)

@@ -28,11 +28,10 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class ServiceConfigWriter:
-    """Tells the services in sandboxes what they are to know, in a file that they read.
+    """Writes the settings file of the services in sandboxes.
 
-    It is there before a sandbox is said to run, and again whenever something else is to be in it. What is in it is known by
-    a digest in the sandbox's row, which is kept only once the file is written: so a server that dies in between leaves
-    nothing but work to its successor, and to write again does no harm.
+    The file is written before a sandbox becomes `running`, and again whenever its content changes. The row has a digest
+    of the written content, stored after the file: if a server crashes in between, another one writes the file again.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class ServiceConfigWriter:
         self._public = public
 
     async def write(self, row: Sandbox, access: Access) -> Mapping[str, Any]:
-        """Write the settings of a sandbox that is about to run; gives what its row has to know of that.
+        """Write the settings of a sandbox before it becomes `running`; returns columns of its row.
 
-        One that takes none runs nevertheless: its job tries again.
+        If that fails the sandbox runs nevertheless, and its job retries.
         """
         if not row.has_services:
             return _NOTHING
@@ -65,13 +64,13 @@ class ServiceConfigWriter:
         return {"services_digest": digest}
 
     async def update(self, job: LeasedJob) -> datetime | None:
-        """Write the settings of a sandbox that runs, if they are not what is in its file."""
+        """Write the settings of a running sandbox, if they have changed."""
         async with without_transaction(self._sessions) as session:
             found = await SandboxRepository(session).find(job.subject)
         if found is None:
             return None
         row, now = found
-        if row.state in {State.STARTING, State.RESUMING}:  # begun, perhaps, with the old ones
+        if row.state in {State.STARTING, State.RESUMING}:  # may have started with the old settings
             return now + _SOON
         if row.state is not State.RUNNING or not row.has_services:
             return None
@@ -81,13 +80,13 @@ class ServiceConfigWriter:
         return None
 
     async def invalidate(self, sandbox_id: str) -> None:
-        """Have a sandbox's settings written again, which somebody may have replaced with older ones by now."""
+        """Write the settings again later: another process may have replaced them with older ones."""
         async with self._sessions.begin() as session:
             await SandboxRepository(session).invalidate_settings(sandbox_id)
             await JobRepository(session).due(SERVICES, sandbox_id)
 
     async def token(self, row: Sandbox) -> str:
-        """Give the secret that a sandbox's services ask for; it is made at first use, one for all servers."""
+        """Return the token that a sandbox's services require; created at first use, shared by all servers."""
         if row.tools_token_sealed is not None:
             return open_tools_token(self._vault, row.id, row.tools_token_sealed)
         made = seal_tools_token(self._vault, row.id, secrets.token_urlsafe(_TOKEN_BYTES))
@@ -96,7 +95,7 @@ class ServiceConfigWriter:
         return open_tools_token(self._vault, row.id, kept)
 
     async def rewrite(self, row: Sandbox, *, unless_there: bool = False) -> None:
-        """Put a running sandbox's settings where its services read them, be they there already or not."""
+        """Write the settings of a running sandbox, even if they are unchanged."""
         token = await self.token(row)
         while row.state not in ENDED and row.access_sealed is not None:
             access = open_access(self._vault, row.id, row.access_sealed)
@@ -118,7 +117,7 @@ class ServiceConfigWriter:
         return settings_of(row, token, vault=self._vault, public=self._public)
 
     async def _note(self, written: Sandbox, digest: bytes) -> Sandbox | None:
-        """Keep what is in the file; gives the row anew if something else is to be in it by now."""
+        """Store the digest of the file; returns the current row if the settings have changed since."""
         if not written.has_services:
             return None
         async with without_transaction(self._sessions) as session:

@@ -1,4 +1,4 @@
-"""What of a sandbox's row only its server can read."""
+"""Encrypted columns of sandboxes."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def open_access(vault: Vault, sandbox_id: str, sealed: bytes) -> Access:
 
 
 def seal_envs(vault: Vault, sandbox_id: str, document: Mapping[str, Any]) -> bytes | None:
-    """Seal what a caller wants inside, if anything: `envs`, and whatever else is not to be told."""
+    """Seal the secrets of a request: `envs` and `mcp_servers`; None without any."""
     if not document:
         return None
     return vault.encrypt(json.dumps(document).encode(), context=_envs(sandbox_id))

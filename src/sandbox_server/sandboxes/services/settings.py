@@ -1,4 +1,4 @@
-"""What the services in a sandbox are told, as docs/in-the-sandbox.md has it."""
+"""The settings of the services in a sandbox; see docs/in-the-sandbox.md."""
 
 import hashlib
 import hmac
@@ -16,19 +16,19 @@ _PASSWORD_BYTES = 18
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The content of a sandbox's file of settings."""
+    """The content of a sandbox's settings file."""
 
     content: bytes = field(repr=False)
 
     def digest(self, provider_id: str) -> bytes:
-        """Tell this content in this very sandbox from all others: a fork's files are its original's."""
+        """Digest of the content and the sandbox: a fork has the files of its original."""
         return hashlib.sha256(provider_id.encode() + b"\0" + self.content).digest()
 
 
 def settings_of(
     row: Sandbox, token: str, *, vault: Vault, public: PublicAddress | None
 ) -> ServiceSettings:
-    """Put together what the services of a sandbox are to know."""
+    """Build the settings of a sandbox's services."""
     given = open_envs(vault, row.id, row.envs_sealed)
     told = {
         "token": token,
@@ -43,6 +43,6 @@ def settings_of(
 
 
 def password_of(token: str) -> str:
-    """Derive what code-server asks for; from it nobody gets to the token, which opens more."""
+    """Derive the password of code-server, which does not reveal the token."""
     made = hmac.digest(token.encode(), b"code-server", "sha256")
     return urlsafe_b64encode(made[:_PASSWORD_BYTES]).decode()

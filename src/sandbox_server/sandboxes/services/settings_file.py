@@ -9,15 +9,15 @@ from sandbox_server.providers.protocol.errors import ProcessGone
 from sandbox_server.providers.protocol.processes import Ended, NewProcess, Started, TimeIsUp
 
 SETTINGS_FILE = "/etc/sandbox/tools.json"
-"""Where a sandbox's services find what its server tells them, and look again before they refuse a caller."""
+"""The settings file of a sandbox's services; they read it again before they refuse a caller."""
 
 WITHIN = timedelta(seconds=10)
 
-_PART = 256 * 1024  # of one message
+_PART = 256 * 1024  # bytes per message
 
-# What is written comes by stdin: it may be larger than arguments may be, and is in no list of processes. It is replaced
-# in one step, since somebody may be reading, and nobody but its owner may read it at any moment. Each program that
-# the script starts makes the start of a sandbox a millisecond longer.
+# The content comes by stdin: it may exceed the limit of arguments, and must not appear in a process list. The file is
+# replaced atomically, since a service may be reading it, and only its owner can read it at any moment. Each program
+# that the script starts adds a millisecond to the start of a sandbox.
 _WRITE = f"""
 new=/etc/sandbox/.tools.$2
 fail() {{ rm -f "$new"; exit "$1"; }}
@@ -28,7 +28,7 @@ head -c "$1" > "$new" && [ "$(wc -c < "$new")" -eq "$1" ] || fail 13
 chown user "$new" || fail 14
 mv -fT "$new" {SETTINGS_FILE} || fail 15
 """
-# Nothing that the sandbox says itself: it has seen the settings, and may be false.
+# Fixed texts: output of the sandbox could contain the settings or be forged.
 _REASONS = {
     11: "the directory /etc/sandbox cannot be made",
     12: "no file can be made in /etc/sandbox",
@@ -39,7 +39,7 @@ _REASONS = {
 
 
 async def put_settings(processes: Processes, content: bytes) -> None:
-    """Replace a sandbox's file of settings."""
+    """Replace a sandbox's settings file."""
     try:
         async with asyncio.timeout(WITHIN.total_seconds()):
             exit_code = await _write(processes, content)
@@ -65,7 +65,7 @@ async def _write(processes: Processes, content: bytes) -> int | None:
 
 
 async def _send(processes: Processes, tag: str, content: bytes) -> None:
-    with suppress(StdinClosed, ProcessGone):  # how it ended tells why
+    with suppress(StdinClosed, ProcessGone):  # the exit code tells why
         for begin in range(0, len(content), _PART):
             await processes.send_input(tag, content[begin : begin + _PART], terminal=False)
 
