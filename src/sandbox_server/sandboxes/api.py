@@ -51,7 +51,7 @@ async def create_sandbox(
     views: SandboxViewsDep,
     wait: Wait = 30,
 ) -> SandboxRead:
-    """Create a sandbox. It runs (201), or waits for a place or starts (202): ask `Location` what became of it."""
+    """Create a sandbox. 201: it runs. 202: it is queued or starting; poll `Location` for its state."""
     row = await controller.create(
         caller,
         to_sandbox_request(body),
@@ -72,7 +72,7 @@ async def list_sandboxes(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SandboxRead]:
-    """List sandboxes, newest first. `metadata.NAME=TEXT` finds those with that text, and may be repeated."""
+    """List sandboxes, newest first. `metadata.NAME=TEXT` filters by metadata and may be repeated."""
     rows = await controller.list_page(caller, wanted, limit=limit + 1, before=read_id(cursor))
     items = await views.view_all(rows[:limit], caller)
     return page_of(rows, items, limit=limit, position=lambda row: row.id)
@@ -82,7 +82,7 @@ async def list_sandboxes(
 async def get_sandbox(
     sandbox_id: SandboxIdPath, caller: Reader, controller: ControllerDep, views: SandboxViewsDep
 ) -> SandboxRead:
-    """Tell what a sandbox is, what is wanted of it, and its deadlines."""
+    """Get the state, target and deadlines of a sandbox."""
     row = await controller.get(caller, sandbox_id)
     return await views.view_fresh(row, caller)
 
@@ -101,7 +101,7 @@ async def use_session_sandbox(
     views: SandboxViewsDep,
     wait: Wait = 30,
 ) -> SandboxRead:
-    """Give a session's sandbox: found (200), resumed, or created (201). However many ask at once, there is one."""
+    """Get the one sandbox of a session: found (200), resumed, or created (201). Concurrent requests get the same sandbox."""
     found = await controller.find_or_create(
         caller, session_id, to_sandbox_request(body), wait=timedelta(seconds=wait)
     )
@@ -120,7 +120,7 @@ async def update_sandbox(
     controller: ControllerDep,
     views: SandboxViewsDep,
 ) -> SandboxRead:
-    """Change metadata, timeouts or what they do; a timeout counts from now on."""
+    """Change metadata, timeouts or other settings. A new timeout counts from now."""
     row = await controller.update(caller, sandbox_id, to_sandbox_patch(body))
     return await views.view(row, caller)
 
@@ -129,7 +129,7 @@ async def update_sandbox(
 async def delete_sandbox(
     sandbox_id: SandboxIdPath, response: Response, caller: Operator, controller: ControllerDep
 ) -> None:
-    """End a sandbox and all that is in it; one that has ended already stays so. 202: it is about to end."""
+    """Delete a sandbox with its files; idempotent. 202: the deletion has begun."""
     row = await controller.delete(caller, sandbox_id)
     set_status(response, row)
 
@@ -143,7 +143,7 @@ async def pause_sandbox(
     controller: ControllerDep,
     views: SandboxViewsDep,
 ) -> SandboxRead:
-    """Freeze a sandbox; its memory, its files and the rest of its time are kept until it is resumed."""
+    """Pause a sandbox. Its memory, files and remaining time are kept until it is resumed."""
     row = await controller.pause(caller, sandbox_id)
     set_status(response, row)
     return await views.view(row, caller)
@@ -159,7 +159,7 @@ async def resume_sandbox(
     views: SandboxViewsDep,
     wait: Wait = 30,
 ) -> SandboxRead:
-    """Let a paused sandbox run on. Without room it waits for a place (202)."""
+    """Resume a paused sandbox. 202: it is queued for a free slot or resuming."""
     row = await controller.resume(caller, sandbox_id, wait=timedelta(seconds=wait))
     set_status(response, row)
     return await views.view(row, caller)
@@ -174,7 +174,7 @@ async def keep_sandbox_awake(
     controller: ControllerDep,
     views: SandboxViewsDep,
 ) -> SandboxRead:
-    """Keep a sandbox from its idle pause while you think, though nothing happens in it."""
+    """Postpone the idle pause of a sandbox without activity."""
     row = await controller.keep_awake(
         caller,
         sandbox_id,
@@ -189,6 +189,6 @@ async def keep_sandbox_awake(
 async def list_metrics(
     sandbox_id: SandboxIdPath, caller: Reader, controller: ControllerDep
 ) -> Page[MetricRead]:
-    """Tell what a sandbox used over time, as far back as its provider knows, oldest first."""
+    """List the resource usage of a sandbox, oldest first, as far back as its provider has data."""
     used = await controller.metrics(caller, sandbox_id)
     return Page(items=[view_usage(one) for one in used], next_cursor=None)

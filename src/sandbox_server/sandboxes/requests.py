@@ -52,7 +52,7 @@ async def find_filter(
     request: Request,
     state: Annotated[
         list[State] | None,
-        Query(description="Those in any of these states; else all but those that have ended."),
+        Query(description="Filter by states. Default: every state except `stopped` and `failed`."),
     ] = None,
     user_id: Annotated[Name | None, Query()] = None,
     session_id: Annotated[Name | None, Query()] = None,

@@ -33,7 +33,7 @@ async def create_snapshot(
     caller: Operator,
     snapshots: SnapshotsDep,
 ) -> SnapshotRead:
-    """Keep a sandbox as it is now. The snapshot's id is a template to create sandboxes from. 202: it is being taken."""
+    """Take a snapshot of a sandbox. Its id can be used as a template. 202: it is being taken."""
     row = await snapshots.create(
         caller,
         sandbox_id,
@@ -54,7 +54,7 @@ async def list_sandbox_snapshots(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SnapshotRead]:
-    """List what was kept of a sandbox, newest first. It outlives the sandbox, and so does this list."""
+    """List the snapshots of a sandbox, newest first. They outlive the sandbox, and so does this list."""
     rows = await snapshots.list_page(
         caller, sandbox_id=sandbox_id, limit=limit + 1, before=read_id(cursor)
     )
@@ -68,7 +68,7 @@ async def list_snapshots(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SnapshotRead]:
-    """List all that was kept, newest first."""
+    """List all snapshots, newest first."""
     rows = await snapshots.list_page(
         caller, sandbox_id=None, limit=limit + 1, before=read_id(cursor)
     )
@@ -79,7 +79,7 @@ async def list_snapshots(
 async def get_snapshot(
     snapshot_id: SnapshotIdPath, caller: Reader, snapshots: SnapshotsDep
 ) -> SnapshotRead:
-    """Tell what a snapshot is of, and whether it is ready."""
+    """Get a snapshot and its state."""
     return _view(await snapshots.get(caller, snapshot_id))
 
 
@@ -87,7 +87,7 @@ async def get_snapshot(
 async def delete_snapshot(
     snapshot_id: SnapshotIdPath, caller: Operator, snapshots: SnapshotsDep
 ) -> None:
-    """Have nothing created from a snapshot any more; its files go once no sandbox stands on them."""
+    """Delete a snapshot. Its files are removed when no sandbox created from it is left."""
     await snapshots.delete(caller, snapshot_id)
 
 

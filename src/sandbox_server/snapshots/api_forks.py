@@ -35,7 +35,7 @@ async def fork_sandbox(
     views: Annotated[SandboxViews, depends_on(SandboxViews)],
     wait: Wait = 30,
 ) -> SandboxRead:
-    """Start a copy of a sandbox with its files as they are now. Where the provider keeps no memory, without processes."""
+    """Create a sandbox with a copy of another one's files. Processes are copied only if the provider copies memory."""
     row = await snapshots.fork(
         caller,
         sandbox_id,

@@ -21,14 +21,14 @@ _MOST_REMEMBERED = 1000
 
 @dataclass(frozen=True)
 class Offer:
-    """A template without a record, and the backends whose providers offer it by this name."""
+    """An unrecorded template, and the backends whose providers offer it by this name."""
 
     template: str
     backends: frozenset[str]
 
 
 class TemplateNotRecorded(Exception):
-    """Only providers may know the template: ask them, outside the transaction, and try again."""
+    """Only providers may know the template: ask them outside the transaction, and retry."""
 
     def __init__(self, reference: TemplateReference, backends: Sequence[str]) -> None:
         super().__init__(str(reference))
@@ -37,11 +37,11 @@ class TemplateNotRecorded(Exception):
 
 
 class TemplateLookup:
-    """Finds out whether providers offer a template to every tenant.
+    """Asks providers whether they offer a template to every tenant.
 
-    All tenants share the key of a provider, so the provider gives any of them what any other built or snapshotted there.
-    Nothing is therefore passed on because a provider knows it. A template without a record has to be found by a name,
-    and tenants' templates and snapshots have generated names only.
+    All tenants share the API key of a provider, so a provider shows each of them what others built there. A template is
+    therefore never passed on just because the provider knows it: an unrecorded template must be found by a name, and
+    tenants' templates and snapshots have generated names.
     """
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
@@ -50,14 +50,14 @@ class TemplateLookup:
         self._remembered: dict[Offer, float] = {}
 
     async def attempt(self, work: Callable[[Offer | None], Awaitable[T]]) -> T:
-        """Run a transaction, and once more if it needs to know what providers offer."""
+        """Run a transaction, and again if it needs to know what providers offer."""
         try:
             return await work(None)
         except TemplateNotRecorded as error:
             offer = await self._find(error.reference, error.backends)
         try:
             return await work(offer)
-        except TemplateNotRecorded as error:  # the tenant's defaults changed in between
+        except TemplateNotRecorded as error:  # the tenant's defaults changed meanwhile
             raise TemplateNotFound(str(error.reference)) from None
 
     async def _find(self, reference: TemplateReference, backends: Sequence[str]) -> Offer:
@@ -79,7 +79,7 @@ class TemplateLookup:
         except BackendError as error:
             log.warning("template not looked up backend=%s error=%s", backend, error)
             return error
-        # A provider that finds what it is given as an id has not found a name.
+        # A match of the id is not a match of a name.
         if found is None or found.id == reference.name:
             return False
         if found.id is not None and await self._is_private(backend, found.id):
@@ -104,7 +104,7 @@ def require_offered(
     backends: Backends,
     offer: Offer | None,
 ) -> tuple[str, ...]:
-    """Leave the backends that offer a template without a record to all tenants."""
+    """Keep the candidates that offer an unrecorded template to all tenants."""
     if reference.name == BASE and reference.namespace is None:
         return tuple(candidates)
     declaring = backends.declaring(str(reference))
