@@ -7,12 +7,12 @@ from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.limits import ProviderLimits
 from sandbox_server.providers.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 
-NOT_CONFIGURED = "it is not in the settings any more"
+NOT_CONFIGURED = "it was removed from the settings"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownBackend:
-    """A provider of sandboxes that the settings name, and the deadlines that hold at it."""
+    """A configured provider, with its settings and deadlines."""
 
     client: E2BBackend
     rules: Rules = DEFAULT_RULES
@@ -20,11 +20,11 @@ class KnownBackend:
     paused_takes_place: bool = False
     overflow_to: str | None = None
     templates: frozenset[str] = frozenset()
-    """What the settings let all tenants use there."""
+    """Templates there that the settings allow to all tenants."""
 
 
 class Backends:
-    """All providers of this server, by name; the first is where sandboxes go when nobody says."""
+    """The providers of this server, by name; the first one is the default."""
 
     def __init__(
         self, known: Mapping[str, KnownBackend], *, limits: ProviderLimits | None = None
@@ -39,23 +39,23 @@ class Backends:
         return name in self._known
 
     def __getitem__(self, name: str) -> E2BBackend:
-        """Give a provider; one that left the settings fails like one that does not answer."""
+        """Return a provider; one that was removed from the settings fails as unavailable."""
         known = self._known.get(name)
         if known is None:
             raise BackendUnavailable(name, NOT_CONFIGURED)
         return known.client
 
     def rules(self, name: str | None) -> Rules:
-        """Give the deadlines of a backend; what has none yet is held to the usual ones."""
+        """Return the deadlines of a backend; the default ones without a backend."""
         known = None if name is None else self._known.get(name)
         return DEFAULT_RULES if known is None else known.rules
 
     def declaring(self, template: str) -> frozenset[str]:
-        """Name the backends whose settings let all tenants use a template."""
+        """List the backends whose settings allow a template to all tenants."""
         return frozenset(name for name, one in self._known.items() if template in one.templates)
 
     def items(self) -> Iterator[tuple[str, KnownBackend]]:
-        """Give all providers with what the settings say of them."""
+        """List all providers with their settings."""
         return iter(self._known.items())
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class Backends:
 def open_backends(
     settings: Sequence[BackendSettings], *, installation_id: str, rules: Rules = DEFAULT_RULES
 ) -> Backends:
-    """Make what the server asks its providers through; nothing is asked yet."""
+    """Build the clients of all providers, without a request."""
     require_consistent(settings)
     limits = ProviderLimits(len(settings))
     return Backends(

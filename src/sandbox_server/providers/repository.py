@@ -25,7 +25,7 @@ class BackendRepository:
         return (await self._session.scalars(select(Backend).order_by(Backend.name))).all()
 
     async def register(self, name: str, *, capacity: int, paused_takes_place: bool) -> None:
-        """Write down what the settings say of a backend; what else is known of it stays."""
+        """Store the settings of a backend; other columns stay."""
         said = {"capacity": capacity, "paused_takes_place": paused_takes_place}
         upsert = insert(Backend).values(name=name, **said)
         await self._session.execute(
@@ -33,14 +33,14 @@ class BackendRepository:
         )
 
     async def retire_except(self, names: Collection[str], *, reason: str) -> None:
-        """Mark as down what the settings do not name any more; its sandboxes keep their records."""
+        """Mark removed backends as down; their sandboxes keep their rows."""
         left = Backend.name.not_in(sorted(names))
         await self._session.execute(
             update(Backend).where(left).values(state="down", state_reason=reason)
         )
 
     async def set_drained(self, name: str, drained: bool) -> Backend:  # noqa: FBT001 - what it becomes
-        """Have a backend take no new sandboxes, or again; those that it has stay."""
+        """Stop or resume the admission of new sandboxes; existing ones stay."""
         changed = update(Backend).where(Backend.name == name).values(drained=drained)
         row: Backend | None = await self._session.scalar(changed.returning(Backend))
         if row is None:
@@ -48,7 +48,7 @@ class BackendRepository:
         return row
 
     async def answered(self, name: str) -> bool:
-        """Note that the backend answers; tells whether it was not known to."""
+        """Record an answer of the backend; returns whether it was not up before."""
         before = await self._session.scalar(
             select(Backend.state).where(Backend.name == name).with_for_update()
         )
@@ -60,15 +60,15 @@ class BackendRepository:
         return before != "up"
 
     async def count_orphans(self, name: str, count: int) -> None:
-        """Note how many sandboxes of ours it has that no record is about."""
+        """Store the number of orphans at a backend."""
         await self._session.execute(
             update(Backend).where(Backend.name == name).values(strangers=count)
         )
 
     async def failed(self, name: str, *, reason: str, down_after: timedelta) -> bool:
-        """Note that the backend does not answer; tells whether it counts as down by now.
+        """Record a failure of the backend; returns whether it counts as down.
 
-        It does when it failed before and has been failing for so long.
+        It does after failing repeatedly for `down_after`.
         """
         since = func.coalesce(Backend.failing_since, _now)
         down = or_(Backend.state == "down", since <= _now - down_after)
@@ -85,7 +85,7 @@ class BackendRepository:
         return state == "down"
 
     async def hold_back(self, name: str, *, until: datetime) -> None:
-        """Let nobody in until then: the provider has said that it has no room."""
+        """Admit nothing until then: the provider reported no room."""
         await self._session.execute(
             update(Backend)
             .where(Backend.name == name)

@@ -96,7 +96,7 @@ class BackendSettings(BaseModel):
 
     @model_validator(mode="after")
     def _read_certificates(self) -> Self:
-        # At once, since whoever serves later may not be allowed to read the file.
+        # Read at once, since the process that serves may not be allowed to read the file.
         if self.ca_cert is not None:
             try:
                 self._trusted = self.ca_cert.read_bytes()
@@ -115,7 +115,7 @@ class BackendSettings(BaseModel):
         return None if seconds is None else timedelta(seconds=seconds)
 
     def endpoint(self) -> Endpoint:
-        """Say where it is, and whom to trust there."""
+        """Build the endpoint of the provider."""
         return Endpoint(
             name=self.name,
             api_url=self.api_url or f"https://api.{self.domain}",
@@ -131,7 +131,7 @@ Several = TypeVar("Several", bound=Sequence[BackendSettings])
 
 
 def require_consistent(backends: Several) -> Several:
-    """Refuse settings that name a backend twice, or one that does not exist."""
+    """Reject duplicate and unknown backend names."""
     names = [backend.name for backend in backends]
     for backend in backends:
         if names.count(backend.name) > 1:

@@ -50,7 +50,7 @@ async def test_backends__the_list_has_all_with_their_limits_and_without_secrets(
     assert usual["max_continuous_run_s"] == 3600
     assert usual["state"] == "unknown"
     assert (former["configured"], former["state"]) == (False, "down")
-    assert "not in the settings" in former["state_reason"]
+    assert "removed from the settings" in former["state_reason"]
     assert "a-secret-key" not in answer.text
 
 

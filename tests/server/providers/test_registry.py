@@ -48,7 +48,7 @@ async def test_what_is_not_in_the_settings_fails_like_what_does_not_answer():
     async with opened(settings("here")) as backends:
         assert "gone" not in backends
         assert backends.rules("gone") == DEFAULT_RULES
-        with pytest.raises(BackendUnavailable, match="not in the settings any more"):
+        with pytest.raises(BackendUnavailable, match="removed from the settings"):
             await backends["gone"].kill("sandbox")
 
 
@@ -68,7 +68,7 @@ async def test_a_backend_that_left_the_settings_keeps_its_row_and_says_so(sessio
     await register(sessions, settings("here"))
     row = (await rows(sessions))["gone"]
     assert row.state == "down"
-    assert "not in the settings" in row.state_reason
+    assert "removed from the settings" in row.state_reason
 
 
 async def test_each_start_has_every_backend_looked_at(sessions):

@@ -69,20 +69,20 @@ T = TypeVar("T")
 
 QUESTION_LIMIT = timedelta(seconds=30)
 WORK_LIMIT = timedelta(minutes=2)
-"""For what starts, stops or copies a sandbox."""
+"""For requests that start, stop or copy a sandbox."""
 
 _HANDLES = 1000
 _PAGE = 100
-# Answers by which what is wanted turns out to be so already.
+# Answers that mean that the requested state exists already.
 _NOTHING: frozenset[int] = frozenset()
 _CONFLICT = frozenset({HTTPStatus.CONFLICT})
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
 
 
 class E2BBackend:
-    """One provider that speaks E2B's protocol, as the lifecycle of sandboxes needs it.
+    """One provider that speaks E2B's protocol, with the calls that the lifecycle needs.
 
-    Nothing is repeated here: who asks decides what an error means for what it wants.
+    Nothing is retried here; callers decide what an error means.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class E2BBackend:
         self._keeps_metadata = False
 
     def enter(self) -> None:
-        """Have the current job go on only if it may ask here: before it says that it is about to."""
+        """Count the current job against this provider's limit, before it commits an intermediate state."""
         self._limits.enter(self.name)
 
     async def create(self, wanted: NewSandbox) -> Access:
-        """Start a sandbox; asked again with the same words, the provider gives the same one."""
+        """Create a sandbox; a repeated request returns the same one."""
         answer = await self._change(
             "create",
             post_v2_sandboxes.asyncio_detailed(
@@ -137,7 +137,7 @@ class E2BBackend:
         return access
 
     async def connect(self, provider_id: str, *, timeout: timedelta) -> Access:
-        """Resume the sandbox if it is paused; its deadline is never brought forward."""
+        """Resume the sandbox if it is paused; its timeout is never shortened."""
         answer = await self._change(
             "connect",
             post_v_2_sandboxes_sandbox_id_connect.asyncio_detailed(
@@ -150,7 +150,7 @@ class E2BBackend:
         return wire.access(cast("Sandbox", answer.parsed))
 
     async def pause(self, provider_id: str) -> None:
-        """Freeze the sandbox; one that is paused already stays so."""
+        """Pause the sandbox; idempotent."""
         request = post_sandboxes_sandbox_id_pause.asyncio_detailed(
             provider_id, client=self._api, body=SandboxPauseRequest()
         )
@@ -162,19 +162,19 @@ class E2BBackend:
             conflict = answer
         else:
             return
-        # Paused already, in another transition, or not to be paused at all: a 409 may mean any.
+        # A 409 may mean: paused already, in another transition, or cannot be paused.
         if (await self._read(provider_id)).state is ReportedState.RUNNING:
             raise PauseConflict(self.name, f"answered 409: {conflict.message}")
 
     async def kill(self, provider_id: str) -> None:
-        """End the sandbox and all that is in it; one that is gone already stays gone."""
+        """Delete the sandbox; idempotent."""
         self._handles.forget(provider_id)
         request = delete_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api)
         with contextlib.suppress(SandboxGone):
             await self._change("kill", request, of=provider_id)
 
     async def set_timeout(self, provider_id: str, timeout: timedelta) -> None:
-        """Have a running sandbox paused this long from now, sooner or later than before."""
+        """Set the provider's timeout of a running sandbox, from now."""
         await self._ask(
             "set-timeout",
             post_sandboxes_sandbox_id_timeout.asyncio_detailed(
@@ -187,24 +187,26 @@ class E2BBackend:
         )
 
     async def info(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
-        """Ask about one sandbox; another installation's is none of ours."""
+        """Get one sandbox of this installation."""
         found = await self._read(provider_id, limit=limit)
         if found.installation_id is None:
-            self._keeps_metadata = False  # as after an upgrade; the next create checks again
+            self._keeps_metadata = (
+                False  # for example after an upgrade; the next create checks again
+            )
             raise MetadataNotKept(self.name, provider_id)
         return found
 
     async def list_all(self, *, limit: timedelta | None = None) -> Sequence[ProviderSandbox]:
-        """List all sandboxes of this installation, running and paused; `limit` is for each page."""
+        """List the sandboxes of this installation, running and paused; `limit` is per page."""
         return await self._lookup.find({}, limit=limit)
 
     async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
-        """Find the sandboxes with our id, oldest first: usually one, after a lost answer any number."""
+        """Find the sandboxes with our id, oldest first: usually one, more after a lost answer."""
         found = await self._lookup.find({wire.SANDBOX: sandbox_id})
         return sorted(found, key=lambda one: (one.started_at, one.id))
 
     async def metrics(self, provider_id: str) -> Sequence[Usage]:
-        """Tell what the sandbox used over time, as far back as the provider knows."""
+        """List the sandbox's resource usage, as far back as the provider has data."""
         answer = await self._ask(
             "metrics",
             get_sandboxes_sandbox_id_metrics.asyncio_detailed(provider_id, client=self._api),
@@ -213,7 +215,7 @@ class E2BBackend:
         return [wire.usage(one) for one in cast("list[SandboxMetric]", answer.parsed)]
 
     async def snapshot(self, provider_id: str, *, name: str | None = None) -> str:
-        """Keep the sandbox as it is now; gives what to create sandboxes from, as their template."""
+        """Take a snapshot; returns its id, which is a template."""
         answer = await self._change(
             "snapshot",
             post_sandboxes_sandbox_id_snapshots.asyncio_detailed(
@@ -226,13 +228,13 @@ class E2BBackend:
         return cast("SnapshotInfo", answer.parsed).snapshot_id
 
     async def find_snapshot(self, name: str) -> str | None:
-        """Find the snapshot that was taken under this name."""
-        # Checked here too: some providers ignore the name and answer with everybody's snapshots.
+        """Find a snapshot by name."""
+        # Filtered here too: some providers ignore the name and list all snapshots.
         found = await self._list_snapshots(name)
         return next((one.snapshot_id for one in found if wire.is_named(one, name)), None)
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
-        """Delete a snapshot; one that is gone already stays gone."""
+        """Delete a snapshot; idempotent."""
         request = delete_templates_template_id.asyncio_detailed(
             quote(snapshot_id, safe=""), client=self._api
         )
@@ -257,11 +259,11 @@ class E2BBackend:
         return await read_all(self.name, read_page)
 
     def handle(self, access: Access) -> AsyncSandbox:
-        """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
+        """Return the SDK's object for work inside the sandbox, without a request."""
         return self._handles.get(access)
 
     def inside(self, access: Access) -> Inside:
-        """Work in the sandbox by commands and files, with the server's own errors."""
+        """Run commands and access files in the sandbox, with the server's own errors."""
         return Inside(
             self.name,
             self.handle(access),
@@ -278,7 +280,7 @@ class E2BBackend:
         return self._handles.processes(access)
 
     def files(self, access: Access, *, user: str | None = None) -> Files:
-        """Look at files in the sandbox and move them around, as one of its users."""
+        """Inspect, watch and move files in the sandbox as one of its users."""
         return Files(
             self.name,
             self.handle(access),
@@ -298,19 +300,19 @@ class E2BBackend:
         )
 
     def port_address(self, access: Access, port: int) -> PortAddress:
-        """Tell where a server in the sandbox is asked; nobody is, to find it out."""
+        """Build the address of a server in the sandbox, without a request."""
         return self._ports.address(access, port)
 
     def find_refusal(self, address: PortAddress, status: int, body: bytes) -> PortRefusal | None:
-        """Tell an answer of the provider's from one of the sandbox's server."""
+        """Whether an answer is from the provider, not from the server in the sandbox."""
         return self._ports.find_refusal(address, status, body)
 
     def host(self, access: Access, port: int) -> str:
-        """Name the host at which a port of the sandbox is reached from outside."""
+        """Build the public host name of a port of the sandbox."""
         return self.handle(access).get_host(port)
 
     async def is_answering(self, access: Access, *, limit: timedelta | None = None) -> bool:
-        """Ask the sandbox itself for a sign of life; False is also that it takes too long."""
+        """Check the health of the sandbox itself; a timeout counts as False."""
         url, headers = self._handles.address(access)
         return await self._connection.is_answering(
             f"{url}{ENVD_API_HEALTH_ROUTE}",
@@ -330,14 +332,14 @@ class E2BBackend:
             raise
 
     async def _require_metadata(self, provider_id: str) -> None:
-        """Refuse a provider that does not keep metadata, and kill what it has just created.
+        """Reject a provider that does not keep metadata, and kill the sandbox that it has just created.
 
-        Its sandboxes could never be found again: they would count as gone, and run on.
+        Without metadata its sandboxes could not be found again: they would count as gone and keep running.
         """
         try:
             found = await self._read(provider_id)
         except BackendError:
-            return  # nothing is known; the next create checks again
+            return  # still unknown; the next create checks again
         if found.installation_id is not None and found.sandbox_id is not None:
             self._keeps_metadata = True
             return

@@ -20,7 +20,7 @@ _NO_ROUTE = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT
 
 
 class RouteMissing(ConnectError):
-    """Neither a process nor a file was looked for: envd lacks the route, or a gateway the sandbox."""
+    """The 404 is about the route or the sandbox, not about a process or file."""
 
     def __init__(self, request: str, answer: str) -> None:
         super().__init__(Code.UNIMPLEMENTED, answer)
@@ -28,9 +28,9 @@ class RouteMissing(ConnectError):
 
 
 class Routes:
-    """Tells a missing route from a missing process or file, which the SDK reads as the same error.
+    """Distinguishes a missing route from a missing process or file; the SDK reads both as the same error.
 
-    Envd answers the one as any HTTP server does, the other in Connect's own JSON.
+    For a missing process or file envd answers with Connect's JSON.
     """
 
     def __init__(self, inner: Transport) -> None:
@@ -48,7 +48,7 @@ class Routes:
 
 
 class BoundedAnswers:
-    """Reads no more of an answer than it may have: who has root in a sandbox may send one without an end."""
+    """Limits the size of answers: root in a sandbox can send an endless one."""
 
     def __init__(self, inner: Transport, *, most: int) -> None:
         self._inner = inner
@@ -71,7 +71,7 @@ class BoundedAnswers:
 
 
 def envd_client(make: Callable[..., T], sandbox: AsyncSandbox, *, most: int | None = None) -> T:
-    """Make a client as the SDK makes its own; `most` is for answers that are no streams."""
+    """Build a client as the SDK does; `most` limits answers that are no streams."""
     config = sandbox.connection_config
     transport: Transport = get_pyqwest_transport(
         proxy_to_config(config.proxy), http_version=config.http_version

@@ -27,10 +27,10 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, UnexpectedStatus
 
 
 class Connection:
-    """One provider's control plane, over connections that it shares with nothing else.
+    """One provider's control plane, over connections of its own.
 
-    The SDK's own are shared by all providers and by all commands that run, up to 200 to an
-    address, so that a question would wait for a command to end.
+    The SDK shares its connections among all providers and running commands, up to 200 per
+    address, so that a request could wait for the end of a command.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -53,7 +53,7 @@ class Connection:
         ).set_async_httpx_client(self._http)
 
     async def _refuse(self, response: httpx.Response, *, of_api: bool = False) -> None:
-        # Before the SDK parses it, which expects its own JSON even in a gateway's error.
+        # Before the SDK parses the answer: it expects its own JSON even in a gateway's error.
         if not response.is_success:
             await response.aread()
             raise read_error(response, secret=self._secret, of_api=of_api)
@@ -67,7 +67,7 @@ class Connection:
         changes: bool,
         settles: Collection[int] = (),
     ) -> T:
-        """Send one request, once; `changes` tells that it may do so even if its answer is lost.
+        """Send one request, once; `changes`: it may have an effect even if its answer is lost.
 
         `call` is its name in the metrics. An error whose status `settles` the matter is passed on as the `ErrorAnswer` that it is.
         """
@@ -94,11 +94,11 @@ class Connection:
             failure = asking.lost(f"the connection broke: {_plain(error)}")
         except _UNREADABLE:
             failure = asking.lost("gave an answer that its API does not have")
-        # Out here it has no context: httpx's errors hold the request, and so the API key.
+        # Raised outside of the handler, without context: httpx's errors hold the request with the API key.
         raise failure
 
     async def is_answering(self, url: str, *, headers: Mapping[str, str], limit: timedelta) -> bool:
-        """Ask a sandbox itself; its silence is an answer, the lack of a way to it is none."""
+        """Send a request to a sandbox itself; a timeout is an answer, a failed connection is not."""
         request = self._sandboxes.get(url, headers=headers)
         try:
             async with asyncio.timeout(limit.total_seconds()):
@@ -114,7 +114,7 @@ class Connection:
         return True
 
     async def put(self, url: str, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a file to a place that the provider named, which may be elsewhere: it gets no key."""
+        """Upload a file to a URL from the provider, without the API key: it may be at another host."""
         sized = {name: value for name, value in headers.items() if name.lower() != "content-length"}
         request = self._sandboxes.put(url, content=content, headers=sized)
         await self.ask("upload", request, limit=_UPLOAD_LIMIT, changes=False)
@@ -126,5 +126,5 @@ class Connection:
 
 
 def _plain(error: httpx.HTTPError) -> str:
-    """Say what went wrong without where: an address tells callers how things are set up behind the server."""
+    """Describe an error without addresses, which would reveal the server's infrastructure to callers."""
     return _WHERE.sub("", str(error)).removeprefix("Request failed: ")

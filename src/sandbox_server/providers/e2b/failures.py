@@ -1,4 +1,4 @@
-"""A provider's refusals, and the ways to lose it, as the server's own errors."""
+"""Errors of a provider, and of connections to it, as the server's own errors."""
 
 import json
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupporte
 
 _LONGEST_TEXT = 500
 _BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-# What E2B answers to a create whose key belongs to one that is not settled.
+# E2B's answer to a create whose idempotency key belongs to an unfinished one.
 _UNSETTLED = {"idempotency_in_progress", "idempotency_outcome_unknown"}
-# Errors of the provider's own by their status, which no repetition changes.
+# Server errors that a retry does not change.
 _FINAL = {"sandbox_create_refused", "not_implemented"}
 _NO_SUCH_METHOD = {HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
-# How E2B's own API says, in JSON, that it has no such route.
+# E2B's JSON for an unknown route.
 _NO_SUCH_ROUTE = "no matching operation was found"
 
 
 @dataclass(eq=False)
 class ErrorAnswer(Exception):
-    """An answer that is no success."""
+    """An answer with an error status."""
 
     request: str
     """Method and path."""
@@ -37,10 +37,10 @@ class ErrorAnswer(Exception):
     error_code: str | None
     retry_after: timedelta | None
     is_missing_route: bool
-    """Whether it says that the provider's API lacks the call, not what the call is about."""
+    """Whether the provider's API lacks the call, rather than the subject of the call."""
 
     def names(self, thing: str) -> bool:
-        """Tell whether it says which thing is missing; a path that is repeated does not."""
+        """Whether the text names what is missing, beyond repeating the path."""
         return thing in self.message.replace(f"/{thing}", "")
 
     def lacks_call(self, backend: str) -> CallNotSupported:
@@ -81,13 +81,13 @@ def _seconds(text: str | None) -> timedelta | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """Whom something was asked of, and whether it changes something there."""
+    """The provider of a request, and whether the request has an effect."""
 
     backend: str
     changes: bool
 
     def refused(self, answer: ErrorAnswer) -> BackendError:
-        """Say what an error's answer means."""
+        """Map an error answer to an error."""
         text = f"answered {answer.status}: {answer.message}"
         if answer.error_code in _UNSETTLED:
             return AnswerLost(self.backend, text)
@@ -102,7 +102,7 @@ class Asking:
         return self.lost(text)
 
     def lost(self, text: str) -> BackendUnavailable:
-        """Say that there was no answer, which leaves a change in doubt."""
+        """Map a missing answer to an error; the effect of the request is unknown."""
         return (AnswerLost if self.changes else BackendUnavailable)(self.backend, text)
 
     def unsent(self, text: str) -> BackendUnavailable:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 LIMIT = timedelta(seconds=30)
 
-_LARGEST_LISTING = 4 * 1024 * 1024  # of which to read takes 60 ms
+_LARGEST_LISTING = 4 * 1024 * 1024  # takes 60 ms to read
 _LARGEST_CHANGE = 64 * 1024
 _SECOND = 1_000_000_000
 _PERMISSIONS = 0o777
@@ -63,7 +63,7 @@ class Files:
         self._rpc = envd_client(FilesystemClient, sandbox, most=_LARGEST_LISTING)
 
     async def stat(self, path: str) -> Entry:
-        """Describe what is at a path: a link with what it leads to."""
+        """Describe the file at a path; a link with its target."""
         request = pb.StatRequest(path=await self._resolve(path))
         answer = await self._ask(self._rpc.stat(request, **self._call), path)
         return _entry(answer.entry)
@@ -77,7 +77,7 @@ class Files:
     async def list_below(
         self, path: str, *, depth: int, limit: int, after: str | None = None
     ) -> Sequence[Entry]:
-        """List some of what is in a directory, so many levels deep, in the order of the paths; those after `after`."""
+        """List a directory to a depth, in the order of paths, after the path `after`."""
         request = pb.ListDirRequest(path=await self._resolve(path), depth=depth)
         listing = _listing(self._rpc.list_dir(request, **self._call), path)
         answer = await self._ask(listing, path)
@@ -86,14 +86,14 @@ class Files:
         return [_entry(entry) for entry in left[:limit]]
 
     async def make_directory(self, path: str) -> Entry | None:
-        """Make a directory and all above it; gives None if it is there already."""
+        """Create a directory and its parents; returns None if it exists."""
         request = pb.MakeDirRequest(path=await self._resolve(path))
         making = _unless_there(self._rpc.make_dir(request, **self._call))
         answer = await self._ask(making, path)
         return None if answer is None else _entry(answer.entry)
 
     async def move(self, source: str, destination: str) -> Entry:
-        """Give a file or a directory another name, in place of a file that has it."""
+        """Rename a file or directory, replacing a file of that name."""
         request = pb.MoveRequest(
             source=await self._resolve(source), destination=await self._resolve(destination)
         )
@@ -101,12 +101,12 @@ class Files:
         return _entry(answer.entry)
 
     async def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; nothing there is no error."""
+        """Remove a file, or a directory with its content; idempotent."""
         request = pb.RemoveRequest(path=await self._resolve(path))
         await self._ask(self._rpc.remove(request, **self._call), path)
 
     async def watch(self, path: str, *, recursive: bool) -> AsyncGenerator[Change, None]:
-        """Tell what happens below a directory from the moment that this returns."""
+        """Watch a directory recursively, from the return of this call on."""
         watching = partial(FilesystemClient, read_max_bytes=_LARGEST_CHANGE)
         client = envd_client(watching, self._sandbox)
         keepalive = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
@@ -147,7 +147,7 @@ class Files:
                 failure = AnswerLost(self._name, f"the sandbox takes longer than {seconds:g} s")
             else:
                 failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
-        # Out here it has no context: the SDK's errors can hold the request, and so its token.
+        # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
         raise failure
 
 

@@ -33,7 +33,7 @@ class _Handle:
 
 
 class Handles:
-    """Keep the SDK's objects for the most recently used sandboxes. Making one sends no request."""
+    """Caches the SDK's objects of recently used sandboxes. Creating one sends no request."""
 
     def __init__(self, endpoint: Endpoint, *, most: int) -> None:
         self._endpoint = endpoint
@@ -45,7 +45,7 @@ class Handles:
         return len(self._known)
 
     def get(self, access: Access) -> AsyncSandbox:
-        """Return the sandbox's handle, a new one if its access has changed."""
+        """Return the sandbox's handle; a new one if its credentials have changed."""
         return self._find(access).sandbox
 
     def processes(self, access: Access) -> Processes:
@@ -55,7 +55,7 @@ class Handles:
         return self._find(access).directories
 
     def address(self, access: Access) -> tuple[str, Mapping[str, str]]:
-        """Tell where the sandbox itself is asked, and with what headers, without a handle for it."""
+        """Build the URL and headers of the sandbox's envd, without a handle."""
         config = self._config(access)
         url = config.get_sandbox_url(access.provider_id, access.domain or self._endpoint.domain)
         return url, config.sandbox_headers

@@ -28,7 +28,7 @@ _BY_SIGNAL = -1
 
 
 class Output:
-    """What a command wrote, of which the end is kept."""
+    """The output of a command, of which the end is kept."""
 
     def __init__(self, most: int = _MOST_OUTPUT) -> None:
         self._most = most
@@ -52,7 +52,7 @@ class Output:
 
 
 class Inside:
-    """Work in one sandbox, over connections of the SDK; the provider's control plane is not asked."""
+    """Commands and files of one sandbox, without the provider's control plane."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Inside:
         self._directories = directories
 
     async def start_command(self, command: str) -> None:
-        """Start a command that runs on when nobody listens any more."""
+        """Start a command that continues without a listener."""
         async with aclosing(self._processes.start(_shell(command))) as events:
             await anext(events, None)
 
@@ -82,7 +82,7 @@ class Inside:
         user: str | None = None,
         envs: Mapping[str, str] | None = None,
     ) -> Finished:
-        """Wait for a command, which is killed when its time is up."""
+        """Run a command; it is killed at its timeout."""
         output, tag = Output(), new_id()
         process = replace(_shell(command), tag=tag, user=user, envs=envs or {})
         try:
@@ -110,7 +110,7 @@ class Inside:
         return content
 
     async def write_file(self, path: str, content: bytes) -> None:
-        """Make the file, or replace what it holds; directories on the way are made too."""
+        """Create or replace a file, with its parent directories."""
         found = await self._directories.resolve(path, user=None)
         await self._ask(self._sandbox.files.write(found, content), path=path)
 
@@ -124,7 +124,7 @@ class Inside:
         return bytes(content)
 
     async def _ask(self, work: Awaitable[T], *, path: str | None = None) -> T:
-        # Who has root in a sandbox may answer byte by byte, each in time.
+        # Root in a sandbox can answer byte by byte, each within the timeout.
         limit = None if path is None else self._file_limit.total_seconds()
         failure: SandboxError
         try:
@@ -135,7 +135,7 @@ class Inside:
                 failure = AnswerLost(self._name, f"the sandbox takes longer than {limit:g} s")
             else:
                 failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
-        # Out here it has no context: the SDK's errors can hold the request, and so its token.
+        # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
         raise failure
 
 

@@ -1,4 +1,4 @@
-"""Why work inside a sandbox failed, in the server's own errors."""
+"""Errors of work inside a sandbox, as the server's own errors."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ INSIDE_FAILURES = (
 async def inside_failure(
     error: Exception, sandbox: AsyncSandbox, *, name: str, path: str | None
 ) -> SandboxError:
-    """Say why work inside a sandbox failed; where only the connection broke, by asking it for a sign of life."""
+    """Map an error of work inside a sandbox; after a broken connection, check the sandbox's health."""
     if isinstance(error, RouteMissing):
         return await _explain_missing(error, sandbox, name=name)
     if isinstance(error, ConnectError):
@@ -81,7 +81,7 @@ def _failure_of(error: Exception, name: str, text: str) -> BackendError:
 async def _explain_missing(
     error: RouteMissing, sandbox: AsyncSandbox, *, name: str
 ) -> BackendError:
-    """Tell an envd that lacks a route from a gateway that does not find the sandbox."""
+    """Distinguish an envd without the route from a gateway that does not find the sandbox."""
     try:
         is_running = await sandbox.is_running()
     except INSIDE_FAILURES:
@@ -99,7 +99,7 @@ def _path_refusal(error: Exception, path: str, text: str) -> SandboxError | None
             return PathRefused(path, text)
         case NotEnoughSpaceException():
             return DiskFull(path)
-        # What has no class of its own says what the system said, as of a path below a file.
+        # Other errors carry the system's text, for example of a path below a file.
         case SandboxException() if type(error) is SandboxException:
             return PathRefused(path, text)
         case _:

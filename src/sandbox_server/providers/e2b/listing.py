@@ -12,9 +12,9 @@ _NEXT = "X-Next-Token"
 
 
 async def read_all(backend: str, read: Callable[[str], Awaitable[Response[list[T]]]]) -> list[T]:
-    """Read all pages of a list, each by the token of the one before.
+    """Read all pages of a list.
 
-    A list without an end is an error: of a part, nobody could tell what is missing from it.
+    An endless list is an error: missing entries of a partial list would count as deleted.
     """
     found: list[T] = []
     tokens = {""}

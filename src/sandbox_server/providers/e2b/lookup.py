@@ -1,7 +1,6 @@
-"""Which sandboxes a provider has, and which of them are ours.
+"""Lookup of sandboxes at a provider, restricted to this installation.
 
-Nothing a provider answers is taken on trust where somebody's sandbox depends on it: not that it filters its list, nor
-that a 404 is about the sandbox.
+Providers are not trusted to filter their lists, nor that a 404 is about the sandbox.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from sandbox_server.providers.protocol.errors import SandboxGone, SandboxNotRunn
 from sandbox_server.providers.protocol.provider import ProviderSandbox, ReportedState
 
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
-# What a provider may answer 404 to while the sandbox is paused.
+# Calls that a provider may answer by 404 while the sandbox is paused.
 _NEED_RUNNING = frozenset({"pause", "set-timeout", "metrics", "snapshot"})
 
 
@@ -41,7 +40,7 @@ class Lookup:
         self._page = page
 
     async def read(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
-        """Read a sandbox that is ours by its id; its labels may be missing, but not be another's."""
+        """Get a sandbox by id; its labels may be missing, but must not be of another installation."""
         try:
             answer = await self._ask(
                 "info",
@@ -63,17 +62,17 @@ class Lookup:
     async def find(
         self, labels: Mapping[str, str], *, limit: timedelta | None = None
     ) -> Sequence[ProviderSandbox]:
-        """List our sandboxes with these labels; `limit` is for each page."""
+        """List our sandboxes with these labels; `limit` is per page."""
         wanted = {wire.INSTALLATION: self._installation_id, **labels}
         listed = await self._list(wanted, limit=limit)
-        # Checked here too: some providers ignore the filter and answer with everybody's sandboxes.
+        # Filtered here too: some providers ignore the filter and list all sandboxes.
         ours = {one.sandbox_id: one for one in listed if wire.has_labels(one, wanted)}
         return [wire.provider_sandbox(one) for one in ours.values()]
 
     async def explain_missing(
         self, call: str, provider_id: str, answer: ErrorAnswer
     ) -> BackendError:
-        """Say what a 404 means: the sandbox is gone or paused, or the provider lacks the call."""
+        """Resolve a 404: the sandbox is gone or paused, or the provider lacks the call."""
         try:
             found = await self.read(provider_id)
         except SandboxGone as gone:
@@ -86,7 +85,7 @@ class Lookup:
         return answer.lacks_call(self._name)
 
     async def _is_listed(self, provider_id: str, *, limit: timedelta | None) -> bool:
-        # Without a filter: what lost its labels is there nevertheless.
+        # Without a filter: a sandbox may have lost its labels.
         listed = await self._list({}, limit=limit)
         return any(one.sandbox_id == provider_id for one in listed)
 

@@ -1,7 +1,7 @@
 """Connections to one provider, shared with no other.
 
-The SDK keeps its own in caches of the process, by the proxy they go through, and cannot be told whose certificates to
-trust. So what it takes for a proxy's URL is the name of pools that were put into those caches before.
+The SDK keeps connection pools in process-wide caches by proxy URL, and has no parameter for trusted certificates. So our
+pools are put into those caches beforehand, and their key is passed to the SDK as the proxy's URL.
 """
 
 import itertools
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 class Pools:
-    """What the SDK's handles of one provider connect with."""
+    """The connections of one provider's SDK handles."""
 
     def __init__(self, backend: str, *, ca_cert: bytes | None) -> None:
         self.name = f"{backend}-{next(_numbers)}"
@@ -44,8 +44,8 @@ class Pools:
                 http_version=HTTPVersion.HTTP1 if version == "1.1" else None,
                 pool_idle_timeout=pool_idle_timeout,
                 pool_max_idle_per_host=pool_max_idle_per_host,
-                # Each command that runs and each file on its way may have a connection to itself: with a limit what is
-                # short would wait for them. How many a tenant may have is seen to where its requests come in.
+                # Every running command and transfer may have its own connection: with a limit, short requests
+                # would wait for them. The number per tenant is limited where its requests arrive.
                 max_connections_per_address=None,
                 follow_redirects=False,
             )
@@ -63,7 +63,7 @@ class Pools:
 
 
 def control_pool(*, ca_cert: bytes | None) -> HTTPTransport:
-    """Make the connections for questions about sandboxes, which wait for no command to end."""
+    """Create connections for health checks, which do not wait for running commands."""
     return HTTPTransport(
         tls_ca_cert=ca_cert,
         tls_include_system_certs=True,

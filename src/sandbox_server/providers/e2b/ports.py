@@ -1,4 +1,4 @@
-"""How a provider passes traffic on to the servers in its sandboxes, and how it says that it does not."""
+"""Addresses of servers in sandboxes, and a provider's refusals to forward traffic."""
 
 import ssl
 from functools import cached_property
@@ -10,7 +10,7 @@ from e2b.exceptions import SANDBOX_NOT_FOUND_MESSAGE, SANDBOX_PORT_NOT_OPEN_MESS
 from sandbox_server.providers.protocol.provider import Access, Endpoint, PortAddress, PortRefusal
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Programs get JSON with the SDK's texts, browsers a page with these titles.
+# Programs get JSON with these texts, browsers a page with these titles.
 _REFUSALS = {
     SANDBOX_PORT_NOT_OPEN_MESSAGE: PortRefusal.CLOSED,
     "Closed Port Error": PortRefusal.CLOSED,
@@ -21,13 +21,13 @@ _REFUSALS = {
 
 
 class Ports:
-    """The ports of one provider's sandboxes."""
+    """Ports of one provider's sandboxes."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
     def address(self, access: Access, port: int) -> PortAddress:
-        """Tell where a port of a sandbox is asked."""
+        """Build the address of a port of a sandbox."""
         shared = self._endpoint.sandbox_url
         url = urlsplit(shared or self._url(access, port))
         headers = []
@@ -50,13 +50,13 @@ class Ports:
         )
 
     def _url(self, access: Access, port: int) -> str:
-        """Name the provider's own address of a port."""
+        """Build the provider's own host name of a port."""
         scheme = urlsplit(self._endpoint.sandbox_url or self._endpoint.api_url).scheme
         domain = access.domain or self._endpoint.domain
         return f"{scheme}://{port}-{access.provider_id}.{domain}"
 
     def find_refusal(self, address: PortAddress, status: int, body: bytes) -> PortRefusal | None:
-        """Read from an answer whether the provider gave it, in place of the sandbox's server."""
+        """Detect an answer of the provider in place of the sandbox's server."""
         text = body.decode(errors="replace")
         if status != HTTPStatus.BAD_GATEWAY or address.sandbox not in text:
             return None

@@ -49,19 +49,19 @@ _Message = pb.StartResponse | pb.ConnectResponse
 
 _CALL_LIMIT_S = 30.0
 _KILL_LIMIT = timedelta(seconds=10)
-# A stream gives a sign of life more often than this, also where nothing happens.
+# A stream sends keepalives more often than this.
 _SILENCE_S = 3.0 * KEEPALIVE_PING_INTERVAL_SEC
-# By then the sandbox has killed what lasted too long, and said so.
+# By then the sandbox has killed a process at its timeout and reported it.
 _GRACE_S = 5.0
 _EARLY_S = 1.0
-# Sandboxes send what they like; they read their outputs in parts of 64 KiB.
+# Sandboxes are not trusted; envd sends output in parts of 64 KiB.
 _LARGEST_MESSAGE = 4 * 1024 * 1024
 _LONGEST_WORDS = 500
 _SIGNALS = {ProcessSignal.TERM: pb.Signal.SIGTERM, ProcessSignal.KILL: pb.Signal.SIGKILL}
 
 
 class Processes:
-    """The processes of one sandbox, whose outputs are bytes as they came."""
+    """Processes of one sandbox, with their output as raw bytes."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class Processes:
         self._client = envd_client(partial(ProcessClient, read_max_bytes=_LARGEST_MESSAGE), sandbox)
 
     async def start(self, process: NewProcess, *, timeout: timedelta | None = None) -> Events:
-        """Start a process and follow it; it runs on when nobody does, until its own time is up."""
+        """Start a process and follow it; it continues without a follower, until its timeout."""
         request = _request(process, cwd=await self._find_cwd(process))
         headers = self._headers(process.user)
         limit_ms = None if timeout is None else timeout_to_ms(timeout.total_seconds())
         if limit_ms is not None:
-            # Said to the sandbox alone: the package's own timer would cancel whatever we do meanwhile.
+            # Sent to the sandbox only: the library's own timer would cancel our consumer.
             headers["Connect-Timeout-Ms"] = str(limit_ms)
         stream = self._client.start(request, headers=headers)
         async with aclosing(self._events(stream, timeout)) as events:
@@ -96,19 +96,19 @@ class Processes:
         return self._events(self._client.connect(request, headers=self._headers()), timeout)
 
     async def list(self) -> Sequence[RunningProcess]:
-        """List what runs."""
+        """List running processes."""
         answer = await self._call(self._client.list(pb.ListRequest(), **self._asked()))
         return [RunningProcess(one.pid, one.tag or None) for one in answer.processes]
 
     async def send_input(self, tag: str, content: bytes, *, terminal: bool) -> None:
-        """Write to a process's stdin or terminal; gives no answer until that was taken."""
+        """Write to a process's stdin or terminal; returns when the input was accepted."""
         kind: Literal["pty", "stdin"] = "pty" if terminal else "stdin"
         given: Oneof[Any, bytes] = Oneof(kind, content)
         request = pb.SendInputRequest(process=_selector(tag), input=pb.ProcessInput(input=given))
         await self._call(self._client.send_input(request, **self._asked()), is_input=True)
 
     async def close_stdin(self, tag: str) -> None:
-        """Let a process read the end of its input."""
+        """Close a process's stdin."""
         request = pb.CloseStdinRequest(process=_selector(tag))
         await self._call(self._client.close_stdin(request, **self._asked()), is_input=True)
 
@@ -117,7 +117,7 @@ class Processes:
         await self._call(self._client.send_signal(request, **self._asked()))
 
     async def signal_group(self, pid: int, signal: GroupSignal) -> None:
-        """Send what the protocol has no word for to a process and all that it started, as a terminal does."""
+        """Send a signal that the protocol lacks to a process group, as a terminal does."""
         line = f"kill -s {signal.removeprefix('SIG')} -- -{pid}"
         kill = NewProcess(args=["/bin/sh", "-c", line], user="root")
         try:
@@ -130,7 +130,7 @@ class Processes:
         raise ProcessGone(self._name, "no process took the signal")
 
     async def resize(self, tag: str, size: TerminalSize) -> None:
-        """Tell a process's terminal its size."""
+        """Resize a process's terminal."""
         request = pb.UpdateRequest(process=_selector(tag), pty=_terminal(size))
         await self._call(self._client.update(request, **self._asked()))
 
@@ -185,7 +185,7 @@ class Processes:
                 failure = AnswerLost(self._name, "the sandbox has said nothing for too long")
             else:
                 failure = await self._failure(error)
-        # Out here it has no context: the SDK's errors can hold the request, and so its token.
+        # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
         raise failure
 
     async def _call(self, work: Awaitable[T], *, is_input: bool = False) -> T:
@@ -249,5 +249,5 @@ def _event_of(message: _Message) -> ProcessEvent | None:
 
 
 def _words(said: str) -> str:
-    """Leave out what nobody would read to the end."""
+    """Shorten a text of the sandbox."""
     return storable(said[:_LONGEST_WORDS])

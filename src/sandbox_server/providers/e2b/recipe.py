@@ -1,4 +1,4 @@
-"""What a template is made of, in the words of the provider's API."""
+"""Template definitions as requests of the provider's API."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from sandbox_server.providers.protocol.build_context import BuildContext
 
 
 def check(definition: Definition) -> None:
-    """Refuse what no provider could build."""
+    """Reject definitions that no provider can build."""
     build_request(definition)
 
 
@@ -42,9 +42,9 @@ def build_request(
 
 
 class _Recipe:
-    """Takes down what the SDK's parser finds in a Dockerfile.
+    """Records what the SDK's parser finds in a Dockerfile.
 
-    The SDK's own builder would look for the files of a COPY on this machine, wherever a Dockerfile says.
+    The SDK's own builder would read the files of a COPY from this machine.
     """
 
     def __init__(self, context: BuildContext | None) -> None:
@@ -99,7 +99,7 @@ class _Recipe:
 
 
 def _read_dockerfile(text: str, recipe: _Recipe) -> str:
-    # The parser takes a text that is the path of a file for that file, and tells warnings to our output.
+    # The parser reads a text that is the path of a file as that file, and prints warnings to stdout.
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return parse_dockerfile(f"{text}\n", recipe)

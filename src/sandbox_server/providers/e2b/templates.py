@@ -46,18 +46,18 @@ from sandbox_server.providers.protocol.provider import (
 T = TypeVar("T")
 
 ENTRIES = 100
-"""How much of a build's log is told at once."""
+"""Log entries per request."""
 
 _PAGE = 100
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
-# A name that the provider could not give to any template is answered by 400.
+# A 400 is the answer to a name that no template could have.
 _NOT_OURS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 _LOOKUP_LIMIT = timedelta(seconds=10)
 _LINES_OF_FAILURE = 10
 
 
 class Ask(Protocol):
-    """How a provider is asked; see `E2BBackend`."""
+    """Sends a request; see `E2BBackend`."""
 
     async def __call__(
         self,
@@ -74,7 +74,7 @@ Put = Callable[[str, bytes, Mapping[str, str]], Awaitable[None]]
 
 
 class ProviderTemplates:
-    """What sandboxes of one provider are created from, and how more of it is built."""
+    """Templates of one provider, and their builds."""
 
     def __init__(self, name: str, api: AuthenticatedClient, ask: Ask, put: Put) -> None:
         self._name = name
@@ -83,7 +83,7 @@ class ProviderTemplates:
         self._put = put
 
     async def request_build(self, name: str, definition: Definition) -> RequestedBuild:
-        """Have the provider name a build of the template, which is made if it is new there."""
+        """Request a build of the template, which is created if it is new."""
         cpu_count, memory_mb = definition.cpu_count, definition.memory_mb
         answer = await self._ask(
             "request-build",
@@ -106,7 +106,7 @@ class ProviderTemplates:
         context: BuildContext | None = None,
         force: bool,
     ) -> None:
-        """Send the files that the provider lacks, and have it begin."""
+        """Upload files that the provider lacks, and start the build."""
         body = build_request(definition, context=context, force=force)
         for step in [] if isinstance(body.steps, Unset) else body.steps:
             if context is not None and step.files_hash:
@@ -139,7 +139,7 @@ class ProviderTemplates:
         await self._put(link.url, archive_of(context, source), headers)
 
     async def read_build(self, build: RequestedBuild, *, offset: int) -> BuildProgress:
-        """Tell how far it is, with up to `ENTRIES` of what it said after the first `offset`."""
+        """Get the progress of a build, with up to `ENTRIES` log entries after `offset`."""
         answer = await self._ask(
             "read-build",
             get_templates_template_id_builds_build_id_status.asyncio_detailed(
@@ -158,7 +158,7 @@ class ProviderTemplates:
         )
 
     async def list_all(self) -> Sequence[ProviderTemplate]:
-        """List the templates of our key."""
+        """List the templates of our API key."""
         listed = await read_all(self._name, self._read_page)
         return list({one.template_id: _template(one) for one in listed}.values())
 
@@ -169,7 +169,7 @@ class ProviderTemplates:
         return cast("Response[list[Template]]", await self._ask("list-templates", request))
 
     async def find(self, name: str) -> FoundTemplate | None:
-        """Find the template of this name, which may be another team's: then its id is not told."""
+        """Find a template by name; of another team's template the id is unknown."""
         try:
             found = await self._ask(
                 "find-template",
@@ -184,7 +184,7 @@ class ProviderTemplates:
         return FoundTemplate(id=cast("TemplateAliasResponse", found.parsed).template_id)
 
     async def delete(self, template_id: str) -> None:
-        """Delete a template by its id or name; one that is gone already stays gone."""
+        """Delete a template by id or name; idempotent."""
         request = delete_templates_template_id.asyncio_detailed(
             quote(template_id, safe=""), client=self._api
         )

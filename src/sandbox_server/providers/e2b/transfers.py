@@ -30,7 +30,7 @@ from sandbox_server.providers.protocol.transfers import ByteRange, OpenedFile
 T = TypeVar("T")
 
 STALL = timedelta(minutes=2)
-"""How long a sandbox may neither send nor take anything."""
+"""A transfer fails after this long without progress of the sandbox."""
 
 _STORING = timedelta(minutes=10)
 _LARGEST_ERROR = 64 * 1024
@@ -41,10 +41,10 @@ _FAILURES = (*INSIDE_FAILURES, BrokenProtocol)
 
 
 class Transfers:
-    """Contents of files on their way into and out of one sandbox, never there as a whole.
+    """Streams file contents to and from one sandbox.
 
-    The SDK's own calls have no ranges and tell neither length nor time of what they read. These go through its
-    connections, one of HTTP/1.1 for each transfer, which none of the others slows down.
+    The SDK's own calls have no ranges, and report neither length nor modification time. These calls use its
+    connections, one HTTP/1.1 connection per transfer, so that transfers do not slow each other down.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Transfers:
         )
 
     async def open(self, path: str, *, part: ByteRange | None = None) -> OpenedFile | None:
-        """Begin to read a file, or a part of it; gives None if the file has no such part."""
+        """Open a file or a range of it; returns None if the range is outside of the file."""
         headers = {"accept-encoding": "identity"}
         if part is not None:
             headers["range"] = f"bytes={part.start}-{part.end - 1}"
@@ -97,7 +97,7 @@ class Transfers:
         length: int | None,
         told_as: str | None = None,
     ) -> None:
-        """Write a file, in place; a failure of `parts` is raised as it is."""
+        """Write a file in place; an error of `parts` is raised unchanged."""
         headers = {"content-type": "application/octet-stream"}
         if length is not None:
             headers["content-length"] = str(length)
@@ -151,7 +151,7 @@ class Transfers:
         known = await ahandle_envd_api_exception(
             httpx.Response(response.status, content=bytes(said[:_LARGEST_ERROR]))
         )
-        # What is neither an error nor the file, as a redirection, which may lead anywhere.
+        # Neither an error nor the file, for example a redirection, which is not followed.
         raise known or BackendError(self._name, f"the sandbox answered {response.status}")
 
     async def _parts(self, response: Response) -> AsyncIterator[bytes]:
@@ -168,12 +168,12 @@ class Transfers:
             failure = AnswerLost(self._name, f"the sandbox was silent for {self._stall:g} s")
         except _FAILURES as error:
             failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
-        # Out here it has no context: the SDK's errors can hold the request, and so its token.
+        # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
         raise failure
 
 
 def _is_gateways(status: int, said: bytes | bytearray) -> bool:
-    """Tell a gateway's 404 from envd's, which is in JSON and says which file is missing."""
+    """Distinguish a gateway's 404 from envd's, which is JSON and names the file."""
     try:
         return status == HTTPStatus.NOT_FOUND and not isinstance(json.loads(said), dict)
     except ValueError:
@@ -181,14 +181,14 @@ def _is_gateways(status: int, said: bytes | bytearray) -> bool:
 
 
 def _length_of(response: Response) -> int | None:
-    """Read how much is coming, as it is; what is encoded may become anything."""
+    """Read the length of the content; unknown if it is encoded."""
     said = response.headers.get("content-length", "")
     is_plain = "content-encoding" not in response.headers
     return int(said) if is_plain and said.isascii() and said.isdecimal() else None
 
 
 class _Body:
-    """What is sent, with the time that its receiver has for each part."""
+    """A request body with a time limit per part."""
 
     def __init__(self, parts: AsyncGenerator[bytes, None], *, stall: float) -> None:
         self._parts = parts
@@ -205,7 +205,7 @@ class _Body:
             async for part in self._parts:
                 self._give(self._stall)
                 yield part
-                self._give(None)  # who has to send the next one has a limit of its own
+                self._give(None)  # the sender of the next part has its own limit
         except Exception as error:
             self.failure = error
             raise
@@ -213,7 +213,7 @@ class _Body:
 
     def _give(self, seconds: float | None) -> None:
         assert self._patience is not None
-        # An answer may come, and so end the timing, before all is sent.
+        # An early answer ends the time limit before all is sent.
         with suppress(RuntimeError):
             now = asyncio.get_running_loop().time()
             self._patience.reschedule(None if seconds is None else now + seconds)

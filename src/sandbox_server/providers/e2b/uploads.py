@@ -1,4 +1,4 @@
-"""The files of COPY steps, as the provider's API takes them: an archive for each step, under a hash of what is in it."""
+"""Files of COPY steps for the provider's API: one archive per step, named by a hash of its content."""
 
 import io
 import tarfile
@@ -13,7 +13,7 @@ def hash_of(context: BuildContext, source: str, destination: str) -> str:
 
 
 def archive_of(context: BuildContext, source: str) -> bytes:
-    """Pack what a COPY takes; the same files give the same bytes but for the time of packing."""
+    """Pack the files of a COPY step; reproducible except for the time of packing."""
     files = context.below(source)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -27,7 +27,7 @@ def archive_of(context: BuildContext, source: str) -> bytes:
 
 
 def _directories(files: Mapping[str, ContextFile], source: str) -> list[str]:
-    """List the directories of the source itself and below it, each before what is in it."""
+    """List the source's directories, parents first."""
     depth = len(PurePosixPath(source).parts)
     parents = {parent for path in files for parent in PurePosixPath(path).parents}
     return sorted(str(one) for one in parents if len(one.parts) >= max(depth, 1))

@@ -1,4 +1,4 @@
-"""Between the server's words and those of E2B's API."""
+"""Conversions between the server's types and E2B's API."""
 
 import math
 from collections.abc import Mapping
@@ -35,11 +35,10 @@ TENANT = "sandbox_server_tenant"
 def new_sandbox(
     wanted: NewSandbox, *, installation_id: str, public_traffic: bool = False
 ) -> NewSandboxV2:
-    """Make the request; should the server vanish, the provider pauses the sandbox, never kills it.
+    """Build the request; if the server disappears, the provider pauses the sandbox and never kills it.
 
-    Without `public_traffic` its ports answer only to the token that the provider gives us for it: who knows the
-    provider's address would else need no key. Besides, only what is set is sent: some providers refuse fields they do
-    not know, whatever the value.
+    Without `public_traffic` its ports require the provider's traffic token, so that the provider's address alone gives
+    no access. Unset fields are omitted, since some providers refuse unknown fields.
     """
     closed = {} if public_traffic else {"allow_public_traffic": False}
     network = build_network_config(
@@ -67,7 +66,7 @@ def new_sandbox(
 
 
 def volume_name(name: str, *, tenant_id: str) -> str:
-    """Name a tenant's volume where those of all tenants are: no tenant can name another's."""
+    """Build the provider's name of a tenant's volume; no tenant can name another one's."""
     return f"{tenant_id}-{name}"
 
 
@@ -101,13 +100,13 @@ def provider_sandbox(sandbox: ListedSandbox | SandboxDetail) -> ProviderSandbox:
 
 
 def has_labels(sandbox: ListedSandbox, labels: Mapping[str, str]) -> bool:
-    """Tell whether the sandbox carries all these labels; without metadata it carries none."""
+    """Whether the sandbox has all these labels."""
     metadata = sandbox.metadata if isinstance(sandbox.metadata, dict) else {}
     return all(metadata.get(key) == value for key, value in labels.items())
 
 
 def is_named(snapshot: SnapshotInfo, name: str) -> bool:
-    """Tell whether a snapshot has this name, as `name`, `team/name` or `team/name:tag`."""
+    """Whether a snapshot has this name: `name`, `team/name` or `team/name:tag`."""
     given = (snapshot.snapshot_id, *(snapshot.names or ()))
     return name in {str(one).rpartition("/")[2].partition(":")[0] for one in given}
 

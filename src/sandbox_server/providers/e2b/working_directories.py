@@ -26,7 +26,7 @@ class WorkingDirectories:
     """Resolve relative paths of one sandbox against the directory in which its commands start.
 
     E2B's protocol starts commands in the template's working directory, and resolves relative paths below the user's
-    home. Only the empty path is the working directory in both: it is looked up once per user.
+    home. Only the empty path is the working directory in both; it is looked up once per user.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class WorkingDirectories:
             else:
                 failure = await inside_failure(error, self._sandbox, name=self._name, path=None)
         else:
-            # Root inside a sandbox may answer anything.
+            # Root in a sandbox can answer anything.
             found = "" if answer.entry is None else answer.entry.path
             if found.startswith("/") and len(found) <= _LONGEST_PATH:
                 return found
             failure = BackendError(self._name, "the sandbox does not tell its working directory")
-        # Out here it has no context: the SDK's errors can hold the request, and so its token.
+        # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
         raise failure

@@ -1,4 +1,4 @@
-"""The files that the COPY steps of a Dockerfile take from."""
+"""The files for the COPY steps of a Dockerfile."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ class ContextFile:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Files by their paths, which have neither a slash in front nor `..` in them."""
+    """Files by relative path, without `..`."""
 
     files: Mapping[str, ContextFile]
 
     def below(self, source: str) -> Mapping[str, ContextFile]:
-        """Give the files that a COPY of this source takes: a file, a directory or a pattern of either."""
+        """List the files of a COPY source: a file, a directory or a pattern."""
         pattern = PurePosixPath(source).parts
         if PurePosixPath(source).is_absolute() or ".." in pattern:
             raise InvalidRequest(f"The Dockerfile copies {source!r}, which is not in its context.")
@@ -38,7 +38,7 @@ class BuildContext:
         return found
 
     def digest(self, *marks: str, of: str = ".") -> str:
-        """Tell these files, and what they are wanted for, from all others."""
+        """Compute a digest of the files and marks."""
         hashed = hashlib.sha256()
         for mark in (*marks, *_described(self.below(of))):
             hashed.update(f"{len(mark)}:{mark}".encode())

@@ -1,9 +1,9 @@
-"""How a sandbox provider fails those who ask it, beside the errors that callers of the API know.
+"""Errors of sandbox providers, in addition to those of the API.
 
 BackendError
   BackendUnavailable   refused, too slow, cut off, or an error of the provider's own
     AnswerLost         the same for a change that was sent: whether it happened is unknown
-  BackendBusy          no room or too many requests: later, after `retry_after` if it said so
+  BackendBusy          no room or too many requests: retry, after `retry_after` if given
     PauseConflict      it runs, and cannot be paused now
   BackendRefused       the request cannot be carried out as it stands, now or later
     CallNotSupported   the provider lacks this call of E2B's API
@@ -24,7 +24,7 @@ from sandbox_server.domain.errors import (
 
 
 class AnswerLost(BackendUnavailable):
-    """The change may have been made, or still be; ask what is true before going on."""
+    """The request may have had an effect, or may still have one; query the state first."""
 
     code = "answer-lost"
 
@@ -50,7 +50,7 @@ class CallNotSupported(BackendRefused):
 
 
 class MetadataNotKept(BackendRefused):
-    """Without metadata, our sandboxes cannot be told from those of others."""
+    """Without metadata our sandboxes cannot be identified."""
 
     code = "metadata-not-kept"
     remediation = "Use a provider that keeps metadata; see docs/providers.md."
@@ -64,7 +64,7 @@ class MetadataNotKept(BackendRefused):
 
 
 class SandboxNotRunning(BackendError):
-    """Paused without our doing."""
+    """The sandbox was paused outside of this server."""
 
     code = "sandbox-not-running"
 
@@ -73,7 +73,7 @@ class SandboxNotRunning(BackendError):
 
 
 class SandboxGone(BackendError):
-    """Killed, or never there."""
+    """The sandbox was killed or never existed."""
 
     code = "sandbox-gone"
 
@@ -83,6 +83,6 @@ class SandboxGone(BackendError):
 
 
 class ProcessGone(BackendError):
-    """It has ended, or was never there."""
+    """The process has ended or never existed."""
 
     code = "process-gone"

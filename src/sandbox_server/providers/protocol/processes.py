@@ -9,7 +9,7 @@ from sandbox_server.domain.commands import TerminalSize
 
 @dataclass(frozen=True, kw_only=True)
 class NewProcess:
-    """A process to be; what is None is left to the sandbox. It is found again by its tag."""
+    """A process to start; None leaves a value to the sandbox. It is found again by its tag."""
 
     args: Sequence[str]
     tag: str | None = None
@@ -18,7 +18,7 @@ class NewProcess:
     user: str | None = None
     stdin: bool = False
     size: TerminalSize | None = None
-    """Of its terminal, if it is to have one."""
+    """Of its terminal, if it has one."""
 
 
 class OutputStream(StrEnum):
@@ -28,14 +28,14 @@ class OutputStream(StrEnum):
 
 
 class ProcessSignal(StrEnum):
-    """What E2B's protocol can send."""
+    """Signals of E2B's protocol."""
 
     TERM = "SIGTERM"
     KILL = "SIGKILL"
 
 
 class GroupSignal(StrEnum):
-    """What it cannot, and a program in the sandbox sends for us: these, and any to all that a process started."""
+    """Signals to a process group, which a program in the sandbox sends."""
 
     KILL = "SIGKILL"
     INT = "SIGINT"
@@ -58,7 +58,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended; without an exit code by a signal, as the words say."""
+    """The end of a process; without an exit code it was a signal, described by `words`."""
 
     exit_code: int | None
     words: str
@@ -74,4 +74,4 @@ class RunningProcess:
 
 
 class TimeIsUp(Exception):
-    """A process has lasted as long as it may."""
+    """A process has reached its timeout."""

@@ -1,4 +1,4 @@
-"""What the server asks of a sandbox provider, and what it is told, without the provider's own types."""
+"""Requests to sandbox providers and their answers, without the provider's own types."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a provider is.
+    """The addresses and credentials of a provider.
 
     Without a `sandbox_url`, sandboxes are reached by host names below `domain`.
     """
@@ -21,7 +21,7 @@ class Endpoint:
     sandbox_url: str | None = None
     domain: str
     ca_cert: bytes | None = field(default=None, repr=False)
-    """Certificates in PEM that are trusted for it besides the machine's own."""
+    """CA certificates in PEM that are trusted in addition to the system's."""
     public_traffic: bool = False
     """Whether ports of sandboxes may answer at the provider's own address to callers without a token."""
 
@@ -47,7 +47,7 @@ class ProviderSandbox:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """All that it takes to reach into one sandbox. Its tokens are secret: seal them."""
+    """Credentials of one sandbox. Its tokens are secret: seal them."""
 
     provider_id: str
     domain: str | None
@@ -58,7 +58,7 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class PortAddress:
-    """Where a server in a sandbox is asked, and what with; some of its headers are secret."""
+    """The address of a server in a sandbox, with request headers; some of them are secret."""
 
     sandbox: str
     port: int
@@ -68,16 +68,16 @@ class PortAddress:
     headers: Sequence[tuple[bytes, bytes]] = field(repr=False)
     authority: str
     is_shared: bool
-    """Many sandboxes have this one address, and the headers say which is meant. Else it is by the `authority`."""
+    """Many sandboxes share the address, and the headers select one; otherwise the `authority` does."""
 
     @property
     def origin(self) -> str:
-        """Name the origin that the server is at for its provider."""
+        """The origin of the server from the provider's view."""
         return f"{'http' if self.tls is None else 'https'}://{self.authority}"
 
 
 class PortRefusal(StrEnum):
-    """Why a provider passes nothing on to a sandbox's port."""
+    """Why a provider does not forward traffic to a sandbox's port."""
 
     CLOSED = "closed"
     GONE = "gone"
@@ -85,7 +85,7 @@ class PortRefusal(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NewSandbox:
-    """A sandbox to be; `sandbox_id` is ours, and makes a repeated request the same request."""
+    """A sandbox to create; `sandbox_id` is ours, and the idempotency key."""
 
     sandbox_id: str
     tenant_id: str
@@ -99,7 +99,7 @@ class NewSandbox:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a sandbox used at one moment; memory and disk in bytes."""
+    """Resource usage at one moment; memory and disk in bytes."""
 
     at: datetime
     cpu_count: int
@@ -112,7 +112,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How a command ended, and what it wrote, both outputs as they came; of too much, the end."""
+    """The end of a command, with its interleaved output; of long output the end."""
 
     exit_code: int
     output: bytes
@@ -121,7 +121,7 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedBuild:
-    """A build that its provider has a name for, and waits to be told what to do."""
+    """A build that was requested and not started."""
 
     template_id: str
     build_id: str
@@ -136,7 +136,7 @@ class BuildState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildProgress:
-    """How far a build is, what it said since it was asked before, and why it failed."""
+    """Progress of a build, with new log lines and the reason of a failure."""
 
     state: BuildState
     lines: Sequence[str]
@@ -145,14 +145,14 @@ class BuildProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundTemplate:
-    """A template that a provider found by a name; `id` is None for those of other teams."""
+    """A template found by name; `id` is None for those of other teams."""
 
     id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderTemplate:
-    """A template as the provider lists it; sandboxes can be made from it unless its only build failed."""
+    """A template as the provider lists it; usable unless its only build failed."""
 
     id: str
     names: Sequence[str]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ByteRange:
-    """So many bytes of a file, from an offset on."""
+    """A range of bytes of a file."""
 
     start: int
     length: int
@@ -16,11 +16,11 @@ class ByteRange:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedFile:
-    """A file, or a range of it, as it is sent by a sandbox; whoever has it closes it."""
+    """An open file, or a range of it, streamed from a sandbox; to be closed by its holder."""
 
     length: int
-    """Of what is sent."""
+    """Bytes to be streamed."""
     modified: str | None
-    """When it was, as its sandbox words it in HTTP."""
+    """The `Last-Modified` header of the sandbox."""
     parts: AsyncIterator[bytes]
     close: Callable[[], Awaitable[None]]
