@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Backend, Job, Sandbox, Tenant
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.statements import NOW, ROW, UNLEASED
-from sandbox_server.sandboxes.repositories.slots import waits
+from sandbox_server.sandboxes.repositories.slots import is_queued
 
 # A sandbox without a backend is counted at its first candidate.
 _backend = func.coalesce(Sandbox.backend, Sandbox.candidates[1])
@@ -75,8 +75,8 @@ class StatsRepository:
             _backend,
             Sandbox.state,
             func.count(),
-            func.count().filter(waits),
-            func.clock_timestamp() - func.min(Sandbox.queued_at).filter(waits),
+            func.count().filter(is_queued),
+            func.clock_timestamp() - func.min(Sandbox.queued_at).filter(is_queued),
         ).where(Sandbox.ended_at.is_(None))
         if tenant_id is not None:
             counted = counted.where(Sandbox.tenant_id == tenant_id)

@@ -35,7 +35,7 @@ class PlacementDecision:
 
 
 def choose(
-    asked: SandboxRequest,
+    request: SandboxRequest,
     *,
     defaults: Defaults,
     rules: Sequence[Rule],
@@ -44,25 +44,25 @@ def choose(
     """Find the candidate backends; `overflow` maps every backend, the default first, to where it overflows."""
     if not overflow:
         raise NoBackend
-    rule = find_rule(rules, asked, template=asked.template or defaults.template)
-    settled = defaults.overridden(rule)
+    rule = find_rule(rules, request, template=request.template or defaults.template)
+    effective = defaults.overridden(rule)
     renamed = "template" in rule.get("match", {}) and "template" in rule
-    if asked.backend is not None:  # an explicit backend does not overflow
-        candidates: tuple[str, ...] = (_known(asked.backend, overflow),)
+    if request.backend is not None:  # an explicit backend does not overflow
+        candidates: tuple[str, ...] = (_known(request.backend, overflow),)
     else:
-        candidates = _chain(settled.backend or next(iter(overflow)), overflow)
+        candidates = _chain(effective.backend or next(iter(overflow)), overflow)
     return PlacementDecision(
-        template=settled.template if renamed or not asked.template else asked.template,
+        template=effective.template if renamed or not request.template else request.template,
         candidates=candidates,
-        defaults=settled,
-        resources={**rule.get("resources", {}), **asked.resources},
-        meanwhile=None if asked.template else settled.meanwhile,
+        defaults=effective,
+        resources={**rule.get("resources", {}), **request.resources},
+        meanwhile=None if request.template else effective.meanwhile,
     )
 
 
-def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) -> Rule:
+def find_rule(rules: Sequence[Rule], request: SandboxRequest, *, template: str) -> Rule:
     """Find the first matching rule, or an empty one."""
-    facts = {"agent_type": asked.agent_type, "template": template.lower()}
+    facts = {"agent_type": request.agent_type, "template": template.lower()}
     for rule in rules:
         conditions = dict(rule.get("match", {}))
         if "template" in conditions:
@@ -72,58 +72,60 @@ def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) ->
     return {}
 
 
-def of_template(place: PlacementDecision, known: KnownTemplate) -> PlacementDecision:
+def of_template(decision: PlacementDecision, known: KnownTemplate) -> PlacementDecision:
     """Keep the candidates that have the template in the requested size.
 
     If none has it and one is building it, the candidates are awaited.
     """
-    place = replace(
-        place, template_id=known.id if known.is_own else None, has_services=known.has_services
+    decision = replace(
+        decision, template_id=known.id if known.is_own else None, has_services=known.has_services
     )
-    if not is_ready(place, known) and not known.building.isdisjoint(place.candidates):
+    if not is_ready(decision, known) and not known.building.isdisjoint(decision.candidates):
         return replace(
-            place,
+            decision,
             candidates=(),
             awaited_template_id=known.id,
-            awaited_backends=place.candidates,
+            awaited_backends=decision.candidates,
         )
     if not known.sizes:
         raise InvalidRequest(
-            f"The template {place.template!r} is not ready at any backend; its builds give the reason."
+            f"The template {decision.template!r} is not ready at any backend; its builds give the reason."
         )
-    there = having(place.candidates, list(known.sizes), template=place.template)
-    fitting = tuple(name for name in there if not known.sizes[name].lacks(place.resources))
+    having_it = having(decision.candidates, list(known.sizes), template=decision.template)
+    fitting = tuple(name for name in having_it if not known.sizes[name].lacks(decision.resources))
     if not fitting:
         raise InvalidRequest(
-            f"Sandboxes of the template {place.template!r} have {_said(known.sizes[there[0]])}, which is "
+            f"Sandboxes of the template {decision.template!r} have {_format_size(known.sizes[having_it[0]])}, which is "
             "less than requested. Build a template of the requested size and use that."
         )
     sizes = {known.sizes[name] for name in fitting}
     alike = sizes.pop().document() if len(sizes) == 1 else {}
     return replace(
-        place,
+        decision,
         candidates=fitting,
-        resources={**place.resources, **alike},
+        resources={**decision.resources, **alike},
     )
 
 
-def is_ready(place: PlacementDecision, known: KnownTemplate) -> bool:
+def is_ready(decision: PlacementDecision, known: KnownTemplate) -> bool:
     """Whether any candidate has the template."""
-    return any(name in known.sizes for name in place.candidates)
+    return any(name in known.sizes for name in decision.candidates)
 
 
-def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -> tuple[str, ...]:
+def having(
+    candidates: Sequence[str], available: Sequence[str], *, template: str
+) -> tuple[str, ...]:
     """Keep the candidates that have the template."""
-    left = tuple(name for name in candidates if name in places)
+    left = tuple(name for name in candidates if name in available)
     if not left:
-        there = f"only at {', '.join(sorted(places))}" if places else "nowhere"
+        having_it = f"only at {', '.join(sorted(available))}" if available else "nowhere"
         raise InvalidRequest(
-            f"The template {template!r} is not available at {' or '.join(candidates)}, but {there}."
+            f"The template {template!r} is not available at {' or '.join(candidates)}, but {having_it}."
         )
     return left
 
 
-def _said(size: Size) -> str:
+def _format_size(size: Size) -> str:
     cpu_count = "any number of" if size.cpu_count is None else size.cpu_count
     memory = "any" if size.memory_mb is None else f"{size.memory_mb} MB of"
     return f"{cpu_count} CPUs and {memory} memory"

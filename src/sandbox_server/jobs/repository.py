@@ -39,14 +39,14 @@ from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
 from sandbox_server.jobs.statements import (
     ACK_UNLOCKED,
     EXTEND,
-    HAVE_DUE,
     INSTANT,
     JOBS,
     LEASE,
     LEASED,
+    MAKE_DUE,
+    NOTIFIED,
     NOW,
     ROW,
-    TOLD,
     UNLEASED,
     acked,
     freed,
@@ -63,7 +63,7 @@ class JobRepository:
 
     async def due(self, kind: str, subject: str, at: datetime | None = None) -> None:
         """Make the job due at `at`, or at once. An earlier instant is kept; a dead job is revived."""
-        await self._session.execute(HAVE_DUE, {"kind": kind, "subject": subject, "at": at})
+        await self._session.execute(MAKE_DUE, {"kind": kind, "subject": subject, "at": at})
 
     async def wake(self, kind: str, subject: str) -> None:
         """Make the job due at once, if there is one."""
@@ -133,7 +133,7 @@ class JobRepository:
 
         Locked rows are skipped too, so that one of them does not block the rest.
         """
-        held = {**_given(dict.fromkeys(jobs)), "lease": lease}
+        held = {**_parameters(dict.fromkeys(jobs)), "lease": lease}
         await self._session.execute(EXTEND, held)
 
     async def ack(self, job: LeasedJob, at: datetime | None) -> None:
@@ -142,7 +142,7 @@ class JobRepository:
 
     async def ack_unlocked(self, due: dict[LeasedJob, datetime | None]) -> set[int]:
         """Acknowledge the jobs whose rows are not locked; returns their ids."""
-        done = await self._session.execute(ACK_UNLOCKED, _given(due))
+        done = await self._session.execute(ACK_UNLOCKED, _parameters(due))
         return {job_id for job_id, _ in done}
 
     async def fail(
@@ -180,7 +180,7 @@ class JobRepository:
                 dead_at=None,
             )
         )
-        if not (await self._session.execute(retried.returning(ROW.id, TOLD))).all():
+        if not (await self._session.execute(retried.returning(ROW.id, NOTIFIED))).all():
             raise JobNotFound(str(job_id))
 
     async def find_error(self, kind: str, subject: str) -> str | None:
@@ -209,7 +209,7 @@ class JobRepository:
             update(JOBS)
             .where(ROW.id == job.id, ROW.leased_by == job.leased_by)
             .values(values)
-            .returning(ROW.id, TOLD)
+            .returning(ROW.id, NOTIFIED)
         )
         if (await self._session.execute(ended)).all():
             return
@@ -234,7 +234,7 @@ def _elsewhere(avoid: Collection[str]) -> Sequence[ColumnElement[bool]]:
     return [not_(or_(*there, build))]
 
 
-def _given(due: dict[LeasedJob, datetime | None]) -> dict[str, Any]:
+def _parameters(due: dict[LeasedJob, datetime | None]) -> dict[str, Any]:
     ids, holders = [job.id for job in due], [job.leased_by for job in due]
     return {"ids": ids, "holders": holders, "ats": list(due.values())}
 

@@ -36,9 +36,9 @@ ROW = JOBS.c
 NOW = func.statement_timestamp()
 UNLEASED = or_(ROW.leased_until.is_(None), ROW.leased_until <= NOW)
 LEASED = (ROW.id, ROW.kind, ROW.subject, ROW.attempts, ROW.leased_by)
-_soon = and_(ROW.leased_by.is_(None), ROW.run_at <= NOW + LOOK_AHEAD)
+_is_soon = and_(ROW.leased_by.is_(None), ROW.run_at <= NOW + LOOK_AHEAD)
 # In RETURNING: notifies schedulers, after the commit, if the row is due soon.
-TOLD = case((_soon, func.pg_notify(DUE, "")))
+NOTIFIED = case((_is_soon, func.pg_notify(DUE, "")))
 
 
 def acked(at: ColumnElement[datetime]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def freed(run_at: ColumnElement[Any]) -> dict[str, Any]:
     return {"run_at": run_at, "woken_at": None, "leased_by": None, "leased_until": None}
 
 
-def _have_due() -> Insert:
+def _make_due() -> Insert:
     at = func.coalesce(bindparam("at", type_=INSTANT), NOW)
     upsert = insert(JOBS).values(kind=bindparam("kind"), subject=bindparam("subject"), run_at=at)
     wanted_at = upsert.excluded.run_at
@@ -96,7 +96,7 @@ def _lock_held() -> CTE:
 
 
 _held = _lock_held()
-HAVE_DUE = _have_due().returning(TOLD)
+MAKE_DUE = _make_due().returning(NOTIFIED)
 LEASE = _lease().returning(*LEASED)
 EXTEND = (
     update(JOBS)
@@ -104,5 +104,5 @@ EXTEND = (
     .values(leased_until=NOW + bindparam("lease", type_=Interval))
 )
 ACK_UNLOCKED = (
-    update(JOBS).where(ROW.id == _held.c.id).values(acked(_held.c.at)).returning(ROW.id, TOLD)
+    update(JOBS).where(ROW.id == _held.c.id).values(acked(_held.c.at)).returning(ROW.id, NOTIFIED)
 )

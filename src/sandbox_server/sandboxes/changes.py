@@ -15,7 +15,7 @@ class Follower:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
-        self._told: Sandbox | None = None
+        self._committed: Sandbox | None = None
 
     async def wait(self, *, longest: timedelta) -> Sandbox | None:
         """Wait for a change; returns the row if this process committed it, and None if it has to be read."""
@@ -23,11 +23,11 @@ class Follower:
             async with asyncio.timeout(longest.total_seconds()):
                 await self._changed.wait()
         self._changed.clear()
-        told, self._told = self._told, None
-        return told
+        committed, self._committed = self._committed, None
+        return committed
 
     def wake(self, row: Sandbox | None = None) -> None:
-        self._told = row
+        self._committed = row
         self._changed.set()
 
 
@@ -41,7 +41,7 @@ class Changes:
     def __init__(self, notifications: Notifications) -> None:
         self.name = secrets.token_hex(4)
         self._waiting: defaultdict[str, set[Follower]] = defaultdict(set)
-        notifications.listen(SANDBOX_CHANNEL, self._heard)
+        notifications.listen(SANDBOX_CHANNEL, self._on_notification)
 
     @contextmanager
     def follow(self, row_id: str) -> Iterator[Follower]:
@@ -56,16 +56,16 @@ class Changes:
             if not followers:
                 del self._waiting[row_id]
 
-    def tell(self, row: Sandbox) -> None:
+    def publish(self, row: Sandbox) -> None:
         """Pass a row that this process has committed to its followers."""
         for follower in self._waiting.get(row.id, ()):
             follower.wake(row)
 
-    def _heard(self, said: str | None) -> None:
-        if said is None:
+    def _on_notification(self, payload: str | None) -> None:
+        if payload is None:
             self._wake(*self._waiting)
             return
-        row_id, _, by = said.partition("/")
+        row_id, _, by = payload.partition("/")
         if by != self.name:
             self._wake(row_id)
 

@@ -127,7 +127,7 @@ class Creation:
     ) -> AddedSandbox:
         tenants = DirectAdmissionRepository(session)
         tenant, quota_free, now = await tenants.find_tenant(caller.tenant_id)
-        decision = await self._placement.place(session, tenant, wanted, offer=offer)
+        decision = await self._placement.decide(session, tenant, wanted, offer=offer)
         row = self._row(caller, wanted, decision, sandbox_id=sandbox_id)
         set_defaults(row, now, queue_timeout=wanted.queue_timeout)
         await self._admission.add(session, row, now, quota_free=quota_free)

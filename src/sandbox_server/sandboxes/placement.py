@@ -27,11 +27,11 @@ class Placement:
         self._overflow = {name: known.overflow_to for name, known in backends.items()}
         self._defaults = defaults
 
-    async def place(
+    async def decide(
         self,
         session: AsyncSession,
         tenant: Tenant,
-        asked: SandboxRequest,
+        request: SandboxRequest,
         *,
         offer: Offer | None = None,
     ) -> PlacementDecision:
@@ -40,35 +40,35 @@ class Placement:
         Backends that are down or drained are included, since they may be back when it is admitted.
         Raises `TemplateNotRecorded` if providers have to be asked first.
         """
-        if asked.template is not None:
-            asked = replace(asked, template=str(_read(asked.template)))
-        place = choose(
-            asked,
+        if request.template is not None:
+            request = replace(request, template=str(_parse(request.template)))
+        decision = choose(
+            request,
             defaults=self._defaults.overridden(tenant.defaults),
             rules=tenant.rules,
             overflow=self._overflow,
         )
-        reference = _read(place.template)
+        reference = _parse(decision.template)
         snapshot = await TemplateRepository(session).find_snapshot(reference, tenant_id=tenant.id)
         if snapshot is not None:
-            return _at_snapshot(place, snapshot, asked)
+            return _at_snapshot(decision, snapshot, request)
         known = await self._find_known(session, tenant, reference)
-        if place.meanwhile is not None and not (known and is_ready(place, known)):
-            place = _meanwhile(place, known)
-            reference = _read(place.template)
+        if decision.meanwhile is not None and not (known and is_ready(decision, known)):
+            decision = _meanwhile(decision, known)
+            reference = _parse(decision.template)
             known = await self._find_known(session, tenant, reference)
         if known is None:
-            return self._at_offering(place, reference, offer)
-        place = replace(place, template=str(replace(reference, name=known.name)))
-        placed = of_template(place, known)
-        if placed.awaited_template_id is None:
-            return placed
+            return self._at_offering(decision, reference, offer)
+        decision = replace(decision, template=str(replace(reference, name=known.name)))
+        narrowed = of_template(decision, known)
+        if narrowed.awaited_template_id is None:
+            return narrowed
         # The build may have ended since, and its server released the waiting sandboxes before this one was visible.
-        await TemplateWaitRepository(session).hold_builds(placed.awaited_template_id)
+        await TemplateWaitRepository(session).hold_builds(narrowed.awaited_template_id)
         known = await self._find_known(session, tenant, reference)
         if known is None:
-            raise TemplateNotFound(place.template)
-        return of_template(place, known)
+            raise TemplateNotFound(decision.template)
+        return of_template(decision, known)
 
     async def _find_known(
         self, session: AsyncSession, tenant: Tenant, reference: TemplateReference
@@ -76,47 +76,49 @@ class Placement:
         return await TemplateRepository(session).find_known(reference, tenant_id=tenant.id)
 
     def _at_offering(
-        self, place: PlacementDecision, reference: TemplateReference, offer: Offer | None
+        self, decision: PlacementDecision, reference: TemplateReference, offer: Offer | None
     ) -> PlacementDecision:
         """Place a sandbox of an unrecorded template at the backends that offer it."""
-        there = require_offered(reference, place.candidates, backends=self._backends, offer=offer)
+        there = require_offered(
+            reference, decision.candidates, backends=self._backends, offer=offer
+        )
         return replace(
-            place,
+            decision,
             template=str(reference),
             candidates=there,
             has_services=is_called_as_with_services(reference.name),
         )
 
 
-def _read(template: str) -> TemplateReference:
+def _parse(template: str) -> TemplateReference:
     reference = TemplateReference.parse(template)
     if reference is None:
         raise TemplateNotFound(template)
     return reference
 
 
-def _meanwhile(place: PlacementDecision, known: KnownTemplate | None) -> PlacementDecision:
-    assert place.meanwhile is not None
-    is_built = known is not None and not known.building.isdisjoint(place.candidates)
+def _meanwhile(decision: PlacementDecision, known: KnownTemplate | None) -> PlacementDecision:
+    assert decision.meanwhile is not None
+    is_built = known is not None and not known.building.isdisjoint(decision.candidates)
     state = "is being built" if is_built else "is not ready"
     note = (
-        f"The default template {place.template!r} {state}, so this sandbox is created from "
-        f"{place.meanwhile!r}. See GET /v1/templates/{place.template} for the progress."
+        f"The default template {decision.template!r} {state}, so this sandbox is created from "
+        f"{decision.meanwhile!r}. See GET /v1/templates/{decision.template} for the progress."
     )
-    return replace(place, template=place.meanwhile, template_note=note)
+    return replace(decision, template=decision.meanwhile, template_note=note)
 
 
 def _at_snapshot(
-    place: PlacementDecision, snapshot: Snapshot, asked: SandboxRequest
+    decision: PlacementDecision, snapshot: Snapshot, request: SandboxRequest
 ) -> PlacementDecision:
     if snapshot.state != "ready":
         raise InvalidRequest(f"The snapshot {snapshot.id} is {snapshot.state}.")
-    if asked.backend not in {None, snapshot.backend}:
+    if request.backend not in {None, snapshot.backend}:
         raise InvalidRequest(
-            f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {asked.backend}."
+            f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {request.backend}."
         )
     return replace(
-        place,
+        decision,
         template=snapshot.id,
         candidates=(snapshot.backend,),
         has_services=snapshot.has_services,

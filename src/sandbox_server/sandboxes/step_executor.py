@@ -229,7 +229,7 @@ class StepExecutor:
         until = observed.now + (error.retry_after or outcomes.BUSY_FOR)
         hold_back = HoldBack(observed.row.backend, until)
         committed = await self._transitions.commit(
-            observed.row, queued, holds=outcomes.may_wait, hold_back=hold_back
+            observed.row, queued, condition=outcomes.may_wait, hold_back=hold_back
         )
         return Observation.of_commit(*committed)
 
@@ -240,11 +240,11 @@ class StepExecutor:
         due: Due | None = None,
         wake: bool = False,
     ) -> Observation:
-        def holds(row: Sandbox, now: datetime) -> bool:
+        def condition(row: Sandbox, now: datetime) -> bool:
             return due is None or self._is_still_due(due, row, now)
 
         committed = await self._transitions.commit(
-            observed.row, *transitions, holds=holds, wake=wake
+            observed.row, *transitions, condition=condition, wake=wake
         )
         return Observation.of_commit(*committed)
 

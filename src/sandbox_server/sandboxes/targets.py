@@ -99,7 +99,7 @@ class Targets:
                 await self._reschedule(session, row, before, after, now)
             await _append_event(session, row, before, after, actor=cause.actor)
         if admitted:
-            self._changes.tell(row)
+            self._changes.publish(row)
         observe = Observation.of_commit if admitted else Observation.of_read
         self._jobs.begin(job, observe(row, now))
         return row

@@ -51,27 +51,27 @@ def _queue(row: Sandbox, known: KnownTemplate | None) -> set[str]:
     """Set the backends that may have the sandbox, and return them."""
     if known is None:
         raise InvalidRequest(f"The template {row.template!r} was deleted.")
-    asked = PlacementDecision(
+    awaited = PlacementDecision(
         template=row.template,
         candidates=tuple(row.awaited_backends),
         defaults=Defaults(),
         resources=row.resources,
     )
-    place = of_template(asked, known)
-    if place.awaited_template_id is None:
-        row.candidates, row.resources = list(place.candidates), dict(place.resources)
-        row.has_services = row.has_services or place.has_services
+    decision = of_template(awaited, known)
+    if decision.awaited_template_id is None:
+        row.candidates, row.resources = list(decision.candidates), dict(decision.resources)
+        row.has_services = row.has_services or decision.has_services
         row.awaited_template_id, row.awaited_backends = None, []
-    return set(place.candidates)
+    return set(decision.candidates)
 
 
 async def _explain(
     session: AsyncSession, row: Sandbox, template_id: str, error: InvalidRequest
 ) -> str:
     failures = await TemplateWaitRepository(session).list_failures(template_id)
-    told = [
+    reasons = [
         f"The template {row.template!r} could not be built at {backend}: {failures[backend]}"
         for backend in row.awaited_backends
         if backend in failures
     ]
-    return " ".join(told) or str(error)
+    return " ".join(reasons) or str(error)

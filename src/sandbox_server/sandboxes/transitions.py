@@ -71,7 +71,7 @@ class Transitions:
         self,
         seen: Sandbox,
         *transitions: Transition,
-        holds: Condition = lambda _row, _now: True,
+        condition: Condition = lambda _row, _now: True,
         hold_back: HoldBack | None = None,
         wake: bool = False,
     ) -> tuple[Sandbox, datetime]:
@@ -84,7 +84,7 @@ class Transitions:
                 await BackendRepository(session).hold_back(hold_back.backend, until=hold_back.until)
             repository = SandboxRepository(session)
             row, now = await repository.lock(seen.id)
-            if row.generation != seen.generation or not holds(row, now):
+            if row.generation != seen.generation or not condition(row, now):
                 raise Superseded(seen.id, generation=seen.generation, now=row.generation)
             backend, before = row.backend, row.state
             events: list[SandboxEvent] = []
@@ -101,7 +101,7 @@ class Transitions:
                 await repository.announce(row.id, by=by)
             await EventRepository(session).append(row.tenant_id, *events, by=by)
         if self._changes:
-            self._changes.tell(row)
+            self._changes.publish(row)
         return row, now
 
     async def note_provider_id(self, seen: Sandbox, provider_id: str) -> bool:

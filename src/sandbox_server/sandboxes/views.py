@@ -69,11 +69,11 @@ class SandboxViews:
 
     async def view_all(self, rows: Sequence[Sandbox], caller: Caller) -> list[SandboxRead]:
         """Convert rows; the database is queried only if some of them are queued."""
-        places: Mapping[str, QueueView] = {}
+        positions: Mapping[str, QueueView] = {}
         if any(waits_for_slot(deadlines_of(row)) for row in rows):
             async with without_transaction(self._sessions) as session:
-                places = await describe_queues(session, rows)
-        return [self._view(row, caller, places.get(row.id)) for row in rows]
+                positions = await describe_queues(session, rows)
+        return [self._view(row, caller, positions.get(row.id)) for row in rows]
 
     def view_urls(self, row: Sandbox, caller: Caller) -> Urls | None:
         """List the URLs of a sandbox's servers while the sandbox exists."""
@@ -111,7 +111,7 @@ class SandboxViews:
             return None
         return password_of(open_tools_token(self._vault, row.id, row.tools_token_sealed))
 
-    def _view(self, row: Sandbox, caller: Caller, place: QueueView | None) -> SandboxRead:
+    def _view(self, row: Sandbox, caller: Caller, position: QueueView | None) -> SandboxRead:
         return SandboxRead(
             id=row.id,
             state=row.state,
@@ -141,7 +141,7 @@ class SandboxViews:
             idle_timeout_s=_seconds(row.idle_timeout),
             auto_resume=row.auto_resume,
             priority=row.priority,
-            queue=None if place is None else _view_place(place),
+            queue=None if position is None else _view_position(position),
             services=self._services.view(row),
         )
 
@@ -150,9 +150,9 @@ def view_usage(usage: Usage) -> MetricRead:
     return MetricRead.model_validate(usage, from_attributes=True)
 
 
-def _view_place(place: QueueView) -> QueuePlace:
+def _view_position(position: QueueView) -> QueuePlace:
     return QueuePlace(
-        position=place.position, reason=place.reason, estimate_s=_seconds(place.estimate)
+        position=position.position, reason=position.reason, estimate_s=_seconds(position.estimate)
     )
 
 

@@ -51,9 +51,9 @@ class Watch:
             row = await self.until(lambda now: now.state is not before, row, read, wait=_EVER)
         return row
 
-    async def _read(self, row: Sandbox, told: Sandbox | None) -> Sandbox:
-        if told is not None:
-            return told
+    async def _read(self, row: Sandbox, committed: Sandbox | None) -> Sandbox:
+        if committed is not None:
+            return committed
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).get(row.id, tenant_id=row.tenant_id)
 

@@ -54,7 +54,7 @@ def place(sessions, backends, tenants):
     async def place(tenant=tenants[0], *, offer=None, **asked):
         async with sessions() as session:
             wanted = SandboxRequest(**asked)
-            return await Placement(backends).place(session, tenant, wanted, offer=offer)
+            return await Placement(backends).decide(session, tenant, wanted, offer=offer)
 
     return place
 

@@ -57,7 +57,7 @@ async def test_what_is_heard_of_oneself_is_no_news_after_it_was_told(changes, se
     with waiting.watch(row.id, poll_every=MINUTE) as watch, changes.follow(row.id) as other:
         with changes.follow("fence") as fence:
             told = await start(sessions, row, by=changes.name)
-            changes.tell(told)
+            changes.publish(told)
             assert await watch.until_settled(row, wait=MINUTE) is told
             assert await other.wait(longest=MINUTE) is told
             async with sessions.begin() as session:

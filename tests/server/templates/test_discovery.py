@@ -68,7 +68,7 @@ def place(sessions, backends):
     async def place(**asked):
         async with sessions() as session:
             tenant = await session.get_one(Tenant, TENANT)
-            return await Placement(backends).place(session, tenant, SandboxRequest(**asked))
+            return await Placement(backends).decide(session, tenant, SandboxRequest(**asked))
 
     return place
 

@@ -63,12 +63,12 @@ async def _describe_waiters(session: AsyncSession, rows: Sequence[Sandbox]) -> d
     """Describe sandboxes that wait for a template or a snapshot."""
     awaited = {row.awaited_template_id for row in rows if row.awaited_template_id is not None}
     builds = await TemplateWaitRepository(session).list_under_way(awaited) if awaited else []
-    told = {build.template_id: _progress(name, build) for name, build in builds}
+    progress = {build.template_id: _progress(name, build) for name, build in builds}
     views = {}
     for row in rows:
-        built = f"The template {row.template!r} is being built."
+        fallback = f"The template {row.template!r} is being built."
         reason = (
-            told.get(row.awaited_template_id, built)
+            progress.get(row.awaited_template_id, fallback)
             if row.awaited_template_id
             else _WAITS_FOR_SNAPSHOT
         )
@@ -77,8 +77,8 @@ async def _describe_waiters(session: AsyncSession, rows: Sequence[Sandbox]) -> d
 
 
 def _progress(name: str, build: TemplateBuild) -> str:
-    said = f"The template {name!r} is being built at {build.backend}"
-    return f"{said}." if build.state_reason is None else f"{said}: {build.state_reason}"
+    text = f"The template {name!r} is being built at {build.backend}"
+    return f"{text}." if build.state_reason is None else f"{text}: {build.state_reason}"
 
 
 class _Releases:

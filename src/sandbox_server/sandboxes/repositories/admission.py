@@ -11,18 +11,18 @@ from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.domain.capacity import AdmissionPath
 from sandbox_server.domain.fair_share import QueuedSandbox, TenantShare
 from sandbox_server.sandboxes.repositories.slots import (
-    held,
-    in_line,
     in_time,
-    may_be_at,
+    is_queued,
+    lock_rows,
+    possible_backends,
+    queue_order,
     runs,
-    waits,
 )
 
 _tenant_ids = bindparam("tenant_ids", type_=ARRAY(Text))
-_waiting = exists().where(waits, Sandbox.tenant_id == Tenant.id)
+_waiting = exists().where(is_queued, Sandbox.tenant_id == Tenant.id)
 
-_LOCK_WAITING_TENANTS = held(select(Tenant.id).where(_waiting).order_by(Tenant.id))
+_LOCK_WAITING_TENANTS = lock_rows(select(Tenant.id).where(_waiting).order_by(Tenant.id))
 
 # Every admission executes this. Built once, since building takes as long as executing.
 _running = (
@@ -38,24 +38,24 @@ _tenant = (
     .where(Tenant.id == any_(_tenant_ids))
     .subquery("tenant")
 )
-_door = select(
+_path = select(
     func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))).label("number"),
     func.unnest(bindparam("backends", type_=ARRAY(Text))).label("backend"),
     func.unnest(bindparam("states", type_=ARRAY(Text))).label("state"),
-).subquery("door")
+).subquery("path")
 _first = (
-    select(Sandbox.id, Sandbox.priority, Sandbox.queued_at, may_be_at.label("backends"))
-    .where(waits, in_time, Sandbox.tenant_id == _tenant.c.id)
-    .where(Sandbox.state == _door.c.state, _door.c.backend == any_(may_be_at))
-    .order_by(*in_line)
+    select(Sandbox.id, Sandbox.priority, Sandbox.queued_at, possible_backends.label("backends"))
+    .where(is_queued, in_time, Sandbox.tenant_id == _tenant.c.id)
+    .where(Sandbox.state == _path.c.state, _path.c.backend == any_(possible_backends))
+    .order_by(*queue_order)
     .limit(func.greatest(func.least(_tenant.c.left, bindparam("most", type_=BigInteger)), 0))
     .lateral("first")
 )
 _QUEUE = select(
     _tenant.c.id.label("tenant_id"),
-    *(_tenant.c.running, _tenant.c.left, _door.c.number, _first),
+    *(_tenant.c.running, _tenant.c.left, _path.c.number, _first),
     func.clock_timestamp().label("now"),
-).select_from(_tenant.join(_door, true()).outerjoin(_first, true()))
+).select_from(_tenant.join(_path, true()).outerjoin(_first, true()))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class AdmissionRepository:
         self._session = session
 
     async def lock_tenant(self, tenant_id: str) -> Tenant:
-        rows = held(select(Tenant).where(Tenant.id == tenant_id))
+        rows = lock_rows(select(Tenant).where(Tenant.id == tenant_id))
         tenant: Tenant = (await self._session.scalars(rows)).one()
         return tenant
 
@@ -84,7 +84,7 @@ class AdmissionRepository:
 
     async def count_waiting(self, tenant_id: str, *, up_to: int) -> int:
         """Count a tenant's queued sandboxes, up to a limit."""
-        some = select(Sandbox.id).where(waits, Sandbox.tenant_id == tenant_id).limit(up_to)
+        some = select(Sandbox.id).where(is_queued, Sandbox.tenant_id == tenant_id).limit(up_to)
         counted = await self._session.execute(select(func.count()).select_from(some.subquery()))
         return counted.scalar_one()
 
@@ -92,18 +92,18 @@ class AdmissionRepository:
         self, tenant_ids: Sequence[str], admission_paths: Sequence[AdmissionPath], *, most: int
     ) -> Queue:
         """Read the first queued sandboxes of each path: per tenant as many as it may run, at most `most`."""
-        asked = {
+        parameters = {
             "tenant_ids": tenant_ids,
             "numbers": list(range(len(admission_paths))),
-            "backends": [door.backend for door in admission_paths],
-            "states": [door.state for door in admission_paths],
+            "backends": [path.backend for path in admission_paths],
+            "states": [path.state for path in admission_paths],
             "most": most,
         }
-        return _queue((await self._session.execute(_QUEUE, asked)).all(), admission_paths)
+        return _queue((await self._session.execute(_QUEUE, parameters)).all(), admission_paths)
 
     async def lock_waiting(self, sandbox_ids: Collection[str]) -> Sequence[Sandbox]:
         """Lock the sandboxes that are still queued, in the order of ids."""
-        still = select(Sandbox).where(waits, Sandbox.id.in_(sorted(sandbox_ids)))
+        still = select(Sandbox).where(is_queued, Sandbox.id.in_(sorted(sandbox_ids)))
         fresh = still.order_by(Sandbox.id).execution_options(populate_existing=True)
         return (await self._session.scalars(fresh.with_for_update())).all()
 
@@ -125,12 +125,12 @@ def _queue(rows: Sequence[Any], admission_paths: Sequence[AdmissionPath]) -> Que
 
 def _in_queue(seen: Sequence[Any], admission_paths: Sequence[AdmissionPath]) -> QueuedSandbox:
     row = seen[0]
-    open_there = {door.backend for door in admission_paths}
+    open_backends = {path.backend for path in admission_paths}
     return QueuedSandbox(
         id=row.id,
         tenant_id=row.tenant_id,
         priority=row.priority,
         queued_at=row.queued_at,
-        backends=tuple(backend for backend in row.backends if backend in open_there),
-        keeps_slot=any(door.keeps_slot for door in admission_paths),
+        backends=tuple(backend for backend in row.backends if backend in open_backends),
+        keeps_slot=any(path.keeps_slot for path in admission_paths),
     )

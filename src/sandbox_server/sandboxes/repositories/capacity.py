@@ -8,18 +8,24 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Backend, Sandbox
 from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.state import State
-from sandbox_server.sandboxes.repositories.slots import held, is_paused, may_be_at, runs, waits
+from sandbox_server.sandboxes.repositories.slots import (
+    is_paused,
+    is_queued,
+    lock_rows,
+    possible_backends,
+    runs,
+)
 
 _Count = tuple[State, str, int]  # of a tenant's sandboxes in a state
 
 _names = any_(bindparam("names", type_=ARRAY(Text)))
 _keeping = any_(bindparam("keeping", type_=ARRAY(Text)))
-_waited_for = exists().where(waits, Backend.name == any_(may_be_at))
+_waited_for = exists().where(is_queued, Backend.name == any_(possible_backends))
 
 _BACKENDS = select(Backend, func.clock_timestamp()).order_by(Backend.name)
 _FIND = _BACKENDS.where(Backend.name == _names)
-_LOCK = held(_FIND)
-_LOCK_WAITED_FOR = held(_BACKENDS.where(or_(Backend.name == _names, _waited_for)))
+_LOCK = lock_rows(_FIND)
+_LOCK_WAITED_FOR = lock_rows(_BACKENDS.where(or_(Backend.name == _names, _waited_for)))
 _TAKEN = (
     select(Sandbox.backend, Sandbox.state, Sandbox.tenant_id, func.count())
     .where(or_(and_(Sandbox.backend == _names, runs), and_(Sandbox.backend == _keeping, is_paused)))

@@ -6,7 +6,7 @@ from sqlalchemy import Text, bindparam, exists, func, insert, inspect, not_, sel
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import TABLES, Sandbox, Tenant
-from sandbox_server.sandboxes.repositories.slots import held, runs, waits
+from sandbox_server.sandboxes.repositories.slots import is_queued, lock_rows, runs
 
 _SANDBOXES = TABLES["sandboxes"]
 _COLUMNS = {
@@ -16,10 +16,10 @@ _COLUMNS = {
 _tenant_id = bindparam("tenant_id", type_=Text)
 _running = select(func.count()).where(Sandbox.tenant_id == _tenant_id, runs).scalar_subquery()
 _may_run = select(Tenant.max_running).where(Tenant.id == _tenant_id).scalar_subquery()
-_quota_free = not_(exists().where(waits)) & (_may_run > _running)
+_quota_free = not_(exists().where(is_queued)) & (_may_run > _running)
 
 _FIND_TENANT = select(Tenant, _quota_free, func.clock_timestamp()).where(Tenant.id == _tenant_id)
-_LOCK_TENANT = held(select(Tenant.id).where(Tenant.id == _tenant_id))
+_LOCK_TENANT = lock_rows(select(Tenant.id).where(Tenant.id == _tenant_id))
 _INSERT = (
     insert(_SANDBOXES)
     .from_select(

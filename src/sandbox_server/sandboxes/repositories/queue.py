@@ -24,12 +24,12 @@ from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.state import OnTimeout, State
 from sandbox_server.sandboxes.repositories.slots import (
-    in_line,
     in_time,
     is_paused,
-    may_be_at,
+    is_queued,
+    possible_backends,
+    queue_order,
     runs,
-    waits,
 )
 
 _now = func.statement_timestamp()
@@ -87,7 +87,7 @@ class QueueViewRepository:
         before = and_(
             other.c.backends.op("&&")(mine.c.backends),
             or_(other.c.nth <= other.c.left, other.c.tenant_id == mine.c.tenant_id),
-            tuple_(*_turn(other)) < tuple_(*_turn(mine)),
+            tuple_(*_order(other)) < tuple_(*_order(mine)),
         )
         ahead = select(func.count()).select_from(other).where(before).scalar_subquery()
         found = await self._session.execute(
@@ -124,11 +124,13 @@ def _queue(capacities: Iterable[BackendCapacity]) -> CTE:
     names, keeping = _names(capacities)
     waiting = (
         select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
-        .add_columns(may_be_at.label("backends"))
+        .add_columns(possible_backends.label("backends"))
         .add_columns(
-            func.row_number().over(partition_by=Sandbox.tenant_id, order_by=in_line).label("nth")
+            func.row_number()
+            .over(partition_by=Sandbox.tenant_id, order_by=queue_order)
+            .label("nth")
         )
-        .where(waits, in_time, may_be_at.op("&&")(literal(names, ARRAY(Text))))
+        .where(is_queued, in_time, possible_backends.op("&&")(literal(names, ARRAY(Text))))
         .cte("waiting")
     )
     has = _counted(waiting, keeping)
@@ -136,7 +138,7 @@ def _queue(capacities: Iterable[BackendCapacity]) -> CTE:
     return (
         select(waiting, Tenant.name, Tenant.max_running)
         .add_columns((Tenant.max_running - running).label("left"))
-        .add_columns((func.coalesce(has.c.places, 0) + waiting.c.nth).label("places"))
+        .add_columns((func.coalesce(has.c.slots, 0) + waiting.c.nth).label("slots"))
         .join(Tenant, Tenant.id == waiting.c.tenant_id)
         .outerjoin(has, has.c.tenant_id == waiting.c.tenant_id)
         .cte("line")
@@ -147,15 +149,15 @@ def _counted(waiting: CTE, keeping: Collection[str]) -> Subquery:
     kept = and_(Sandbox.backend.in_(keeping), is_paused)
     return (
         select(Sandbox.tenant_id, func.count().filter(runs).label("running"))
-        .add_columns(func.count().label("places"))
+        .add_columns(func.count().label("slots"))
         .where(Sandbox.tenant_id.in_(select(waiting.c.tenant_id)), or_(runs, kept))
         .group_by(Sandbox.tenant_id)
         .subquery("counted")
     )
 
 
-def _turn(line: FromClause) -> Sequence[ColumnElement[Any]]:
-    return (-line.c.priority, line.c.places, line.c.queued_at, line.c.id)
+def _order(line: FromClause) -> Sequence[ColumnElement[Any]]:
+    return (-line.c.priority, line.c.slots, line.c.queued_at, line.c.id)
 
 
 def _names(capacities: Iterable[BackendCapacity]) -> tuple[list[str], list[str]]:

@@ -81,8 +81,8 @@ class SandboxRepository:
         self._session = session
 
     async def get(self, sandbox_id: str, *, tenant_id: str) -> Sandbox:
-        asked = {"sandbox_id": sandbox_id, "tenant_id": tenant_id}
-        row: Sandbox | None = await self._session.scalar(_OWN, asked)
+        parameters = {"sandbox_id": sandbox_id, "tenant_id": tenant_id}
+        row: Sandbox | None = await self._session.scalar(_OWN, parameters)
         if row is None:
             raise SandboxNotFound(sandbox_id)
         return row
@@ -178,8 +178,8 @@ class SandboxRepository:
 
     async def invalidate_settings(self, sandbox_id: str) -> None:
         """Clear the digest of the settings, so that they are written again."""
-        told = update(Sandbox).where(Sandbox.id == sandbox_id)
-        await self._session.execute(told.values(services_digest=None))
+        updated = update(Sandbox).where(Sandbox.id == sandbox_id)
+        await self._session.execute(updated.values(services_digest=None))
 
     async def target_all_paused(self, wish: TransitionCause) -> Sequence[str]:
         """Set the target `paused` for every sandbox that runs, starts or resumes; returns the changed ids."""

@@ -19,19 +19,19 @@ def _in(*states: State) -> ColumnElement[bool]:
     return Sandbox.state.in_([literal_column(f"'{state}'") for state in states])
 
 
-waits = and_(Sandbox.target == literal_column("'running'"), _in(State.QUEUED, State.PAUSED))
+is_queued = and_(Sandbox.target == literal_column("'running'"), _in(State.QUEUED, State.PAUSED))
 in_time = or_(
     Sandbox.queue_expires_at.is_(None), Sandbox.queue_expires_at > func.statement_timestamp()
 )
-may_be_at = case((_in(State.QUEUED), Sandbox.candidates), else_=array([Sandbox.backend]))
-in_line = (Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
+possible_backends = case((_in(State.QUEUED), Sandbox.candidates), else_=array([Sandbox.backend]))
+queue_order = (Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
 
-_lives = Sandbox.ended_at.is_(None)
-runs = and_(_lives, _in(*sorted(OCCUPIES_SLOT)))
-is_paused = and_(_lives, _in(State.PAUSED))
+_exists = Sandbox.ended_at.is_(None)
+runs = and_(_exists, _in(*sorted(OCCUPIES_SLOT)))
+is_paused = and_(_exists, _in(State.PAUSED))
 
 
-def held(rows: Selected) -> Selected:
+def lock_rows(rows: Selected) -> Selected:
     """Lock rows of backends or tenants, but allow foreign keys to them.
 
     Otherwise two transactions that have inserted sandboxes would deadlock.

@@ -29,17 +29,17 @@ def settings_of(
     row: Sandbox, token: str, *, vault: Vault, public: PublicAddress | None
 ) -> ServiceSettings:
     """Build the settings of a sandbox's services."""
-    given = open_envs(vault, row.id, row.envs_sealed)
-    told = {
+    secrets = open_envs(vault, row.id, row.envs_sealed)
+    document = {
         "token": token,
         "password": password_of(token),
         "sandbox_id": row.id,
-        "envs": given.get("envs", {}),
-        "mcp_servers": given.get("mcp_servers", {}),
+        "envs": secrets.get("envs", {}),
+        "mcp_servers": secrets.get("mcp_servers", {}),
     }
     if public is not None:
-        told |= {"api_url": public.api_url, "ports_url": public.url(row.id, "{port}")}
-    return ServiceSettings(json.dumps(told, sort_keys=True).encode())
+        document |= {"api_url": public.api_url, "ports_url": public.url(row.id, "{port}")}
+    return ServiceSettings(json.dumps(document, sort_keys=True).encode())
 
 
 def password_of(token: str) -> str:
