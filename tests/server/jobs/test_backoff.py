@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.jobs.policy import Backoff
 
 BACKOFF = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.jobs.policy import Backoff
 from tests.engine.polling import until
 from tests.server.jobs.job_actions import claim, enqueue, in_, read
 from tests.server.jobs.running_scheduler import HEARING, POLLING, Work, lease, running_scheduler

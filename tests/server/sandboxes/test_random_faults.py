@@ -14,7 +14,7 @@ from sandbox_server.db.session import create_engine
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import ENDED, State, may_follow, serves
-from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.jobs.policy import Backoff
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.fault_proxy import (

@@ -11,7 +11,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
-from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.jobs.policy import Backoff
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported, PauseConflict
 from sandbox_server.providers.repository import BackendRepository

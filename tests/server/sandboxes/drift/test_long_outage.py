@@ -9,7 +9,7 @@ import pytest
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
-from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.jobs.policy import Backoff
 from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
