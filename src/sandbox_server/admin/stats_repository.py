@@ -101,7 +101,7 @@ class StatsRepository:
             _backend.label("queue"),
             func.count(),
             func.clock_timestamp() - func.min(Sandbox.queued_at),
-        ).where(waits)
+        ).where(is_queued)
         return [QueueLength(*row) for row in await self._session.execute(queues.group_by("queue"))]
 
     async def list_due_jobs(self) -> Sequence[DueJobs]:

@@ -86,7 +86,9 @@ class Creation:
                 )
                 if created != sandbox_id:
                     return created, None
-                return created, await self._add(session, caller, wanted, created, offer)
+                return created, await self.add(
+                    session, caller, wanted, sandbox_id=created, offer=offer
+                )
 
         return await self._lookup.attempt(add)
 
@@ -113,18 +115,20 @@ class Creation:
             if found is not None:
                 return SessionSandbox(found, created=False)
             mine = replace(wanted, session_id=session_id)
-            added = await self._add(session, caller, mine, new_id(), offer)
+            added = await self.add(session, caller, mine, sandbox_id=new_id(), offer=offer)
         self.begin(added)
         return SessionSandbox(added.row, created=True)
 
-    async def _add(
+    async def add(
         self,
         session: AsyncSession,
         caller: Caller,
         wanted: SandboxRequest,
+        *,
         sandbox_id: str,
-        offer: Offer | None,
+        offer: Offer | None = None,
     ) -> AddedSandbox:
+        """Insert a sandbox in the caller's transaction, and have it admitted."""
         tenants = DirectAdmissionRepository(session)
         tenant, quota_free, now = await tenants.find_tenant(caller.tenant_id)
         decision = await self._placement.decide(session, tenant, wanted, offer=offer)

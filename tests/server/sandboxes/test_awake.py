@@ -141,7 +141,7 @@ async def test_what_a_database_that_is_gone_cannot_note_is_noted_later_and_told_
             await tries.acquire()
     async with noted(server, quiet):
         awake._sessions = there
-    assert len([said for said in caplog.messages if "activity not noted" in said]) == 1
+    assert len([said for said in caplog.messages if "activity not recorded" in said]) == 1
 
 
 async def test_a_sandbox_is_not_idle_while_a_command_runs(server, quiet, verbs_of):

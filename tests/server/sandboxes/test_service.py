@@ -106,7 +106,7 @@ async def test_a_full_queue_refuses_and_leaves_nothing_behind(server):
 
 async def test_what_waits_for_longer_than_it_may_is_over_with_a_reason(server):
     await server.set_capacity(0)
-    with pytest.raises(StartFailed, match="no place"):
+    with pytest.raises(StartFailed, match="Queue timeout"):
         await server.create(queue_timeout=timedelta(milliseconds=10))
 
 

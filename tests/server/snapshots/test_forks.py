@@ -179,7 +179,7 @@ async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty
         async with living.sessions() as session:
             view = await describe_queue(session, fork)
         assert view
-        assert "is still being taken" in view.reason
+        assert "Waiting for the snapshot" in view.reason
         gone = await server.controller.delete(server.caller, fork.id)
         assert gone.state is State.STOPPED
 

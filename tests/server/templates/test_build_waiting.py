@@ -108,15 +108,15 @@ async def test_template_builds__a_build_that_ends_during_the_create_admits_the_s
     creation, sandbox_id = server.controller._creation, new_id()
     async with sessions.begin() as session:
         wanted = SandboxRequest(template="own")
-        begun = await creation.add(session, server.caller, wanted, sandbox_id=sandbox_id)
-        assert begun.row.awaited_template_id is not None
+        added = await creation.add(session, server.caller, wanted, sandbox_id=sandbox_id)
+        assert added.row.awaited_template_id is not None
         ending = asyncio.create_task(end())
         await asyncio.wait(
             [ending, asyncio.create_task(waiting_for_a_lock(sessions))],
             return_when=asyncio.FIRST_COMPLETED,
         )
         assert not ending.done()
-    creation.begin(begun)
+    creation.begin(added)
     await ending
     await server.settled(sandbox_id, State.RUNNING)
 
@@ -137,7 +137,7 @@ async def test_template_builds__waiting_sandboxes_fail_after_the_maximum_wait(
     await building.ask(steps=[{"run": "sleep infinity"}])
     row = await awaiting(queue_timeout=MINUTE / 60)
     ended = await server.settled(row.id, State.STOPPED)
-    assert "queue" in ended.state_reason
+    assert "Queue timeout" in ended.state_reason
 
 
 async def test_template_builds__a_rebuild_does_not_delay_sandboxes(building, server):
