@@ -167,7 +167,7 @@ async def test_retry__gateway_errors_are_retried(behind, proxy):
 async def test_retry__waits_for_a_server_that_is_down(client_at, proxy):
     await proxy.refuse()
     async with client_at(proxy.url, retry_for_s=0.5) as client:
-        with pytest.raises(Unreachable, match="See whether it runs") as found:
+        with pytest.raises(Unreachable, match="Check that it is running") as found:
             await client.stats()
         assert isinstance(found.value, ConnectionError)
     async with client_at(proxy.url) as client:

@@ -53,7 +53,7 @@ def test_address__missing_key_is_an_error_with_advice(environment):
 
 @pytest.mark.parametrize("url", ["localhost:8100", "ftp://x", "http://", "http://x?a=b"])
 def test_address__invalid_url_is_rejected(url):
-    with pytest.raises(ConfigurationError, match="address"):
+    with pytest.raises(ConfigurationError, match="The server URL must"):
         find_address(url, "k", environment={})
 
 
