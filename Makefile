@@ -41,6 +41,7 @@ lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m mypy
 	@$(PYTHON) .venv/bin/lint-imports --no-logo
 	@$(PYTHON) scripts/unasync --check
+	@$(PYTHON) scripts/structure
 
 format: install ## Rewrite the code in the project's style
 	@$(PYTHON) -m ruff check --fix
