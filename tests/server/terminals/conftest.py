@@ -24,7 +24,7 @@ class Pair:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def servers(bundled_url, engine):
+async def server_pair(bundled_url, engine):
     async with new_database(bundled_url) as url:
         variables = variables_of(engine, url)
         with (
@@ -43,25 +43,25 @@ async def servers(bundled_url, engine):
 
 
 @pytest.fixture
-async def caller(servers):
-    async with servers.first.client() as caller:
+async def caller(server_pair):
+    async with server_pair.first.client() as caller:
         yield caller
 
 
 @pytest.fixture
-async def other_caller(servers):
+async def other_caller(server_pair):
     """Create a client of the other server."""
-    async with servers.other.client() as caller:
+    async with server_pair.other.client() as caller:
         yield caller
 
 
 @pytest.fixture
-async def new_terminal(servers, caller):
+async def new_terminal(server_pair, caller):
     """Create terminals that are killed at the end of the test."""
     async with AsyncExitStack() as ending:
 
         async def new_terminal(**body):
-            made = await caller.post(servers.path, json=body)
+            made = await caller.post(server_pair.path, json=body)
             assert made.status_code == httpx.codes.CREATED, made.text
             ending.push_async_callback(caller.delete, made.json()["path"])
             return made.json()

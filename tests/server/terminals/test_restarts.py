@@ -22,13 +22,13 @@ async def resumed(viewer, caller, path):
 
 
 async def test_server_stop__viewers_are_notified_and_continue_at_another_server(
-    servers, caller, other_caller, new_terminal
+    server_pair, caller, other_caller, new_terminal
 ):
     made = await new_terminal(cmd=COUNT)
     async with viewing(caller, made["path"]) as viewer:
         await viewer.type(b"one\r")
         await viewer.until_shown(b"[1:one]\r\n")
-        stopping = asyncio.create_task(asyncio.to_thread(servers.first.stop))
+        stopping = asyncio.create_task(asyncio.to_thread(server_pair.first.stop))
         code, _ = await viewer.until_closed()
         assert code in {1001, 1012}
         path = await resumed(viewer, other_caller, made["path"])
@@ -36,11 +36,11 @@ async def test_server_stop__viewers_are_notified_and_continue_at_another_server(
             await again.type(b"two\r")
             assert b"[1:one]" not in await again.until_shown(b"[2:two]\r\n")
     await stopping
-    servers.first.start()
+    server_pair.first.start()
 
 
 async def test_server_crash__another_server_continues_the_terminal_and_reports_a_gap(
-    servers, caller, other_caller, new_terminal
+    server_pair, caller, other_caller, new_terminal
 ):
     made = await new_terminal(cmd=COUNT)
     async with viewing(caller, made["path"]) as viewer:
@@ -48,14 +48,14 @@ async def test_server_crash__another_server_continues_the_terminal_and_reports_a
         await viewer.until_shown(b"[1:one]\r\n")
         await viewer.say("resize", cols=100, rows=30)
         await viewer.until_told("resized")
-        await asyncio.to_thread(servers.first.kill)
+        await asyncio.to_thread(server_pair.first.kill)
         assert await viewer.until_closed() is None
     path = await resumed(viewer, other_caller, made["path"])
     async with viewing(other_caller, path) as again:
         assert (await again.until_told("gap"))["size"] is None
         await again.type(b"two\r")
         await again.until_shown(b"[2:two]\r\n")
-        servers.first.start()
+        server_pair.first.start()
         async with viewing(caller, made["path"]) as late:
             await late.until_shown(b"[1:one]\r\n")
             await late.until_told("gap")

@@ -174,28 +174,28 @@ async def test_kill_terminal__kills_its_processes(caller, other_caller, shell):
 
 
 async def test_list_terminals__lists_running_ones_or_those_in_given_states(
-    servers, caller, new_terminal
+    server_pair, caller, new_terminal
 ):
     running = await new_terminal(cmd="sleep 1000")
     ended = await new_terminal(cmd="exit 3")
     async with viewing(caller, ended["path"]) as viewer:
         assert (await viewer.until_told("exit"))["exit_code"] == 3
-    listed = (await caller.get(servers.path)).json()["items"]
+    listed = (await caller.get(server_pair.path)).json()["items"]
     assert running["id"] in {one["id"] for one in listed}
     assert {one["state"] for one in listed} == {"running"}
-    exited = (await caller.get(servers.path, params={"state": "exited"})).json()["items"]
+    exited = (await caller.get(server_pair.path, params={"state": "exited"})).json()["items"]
     assert ended["id"] in {one["id"] for one in exited}
 
 
-async def test_create_terminal__a_failed_start_states_the_reason(servers, caller):
+async def test_create_terminal__a_failed_start_states_the_reason(server_pair, caller):
     for body in ({"cwd": "/nowhere"}, {"user": "nobody-there"}):
-        refused = await caller.post(servers.path, json=body)
+        refused = await caller.post(server_pair.path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (422, "command-not-started")
 
 
-async def test_idempotency_key__a_repeated_request_creates_no_second_terminal(servers, caller):
+async def test_idempotency_key__a_repeated_request_creates_no_second_terminal(server_pair, caller):
     headers = {"Idempotency-Key": new_id()}
-    made = [await caller.post(servers.path, json={}, headers=headers) for _ in range(2)]
+    made = [await caller.post(server_pair.path, json={}, headers=headers) for _ in range(2)]
     assert made[0].json()["id"] == made[1].json()["id"]
     await caller.delete(made[0].json()["path"])
 
@@ -214,17 +214,17 @@ async def test_terminal__a_read_only_key_may_watch_but_not_type(caller, shell):
         assert b"no" not in watcher.shown
 
 
-async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(servers, caller, shell):
+async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(server_pair, caller, shell):
     async def ticket(**body):
         made = await caller.post("/v1/tickets", json={"ttl_s": 60, **body})
         return made.json()["ticket"]
 
     async with httpx.AsyncClient(base_url=caller.base_url, timeout=60) as page:
-        typing = await ticket(scope="sandboxes", sandbox_id=servers.sandbox_id)
+        typing = await ticket(scope="sandboxes", sandbox_id=server_pair.sandbox_id)
         async with viewing(page, f"{shell['path']}?ticket={typing}&after=0") as viewer:
             await viewer.type(b"echo $((6 * 7))\r")
             await viewer.until_shown(b"42\r\n")
-        reading = await ticket(scope="read", sandbox_id=servers.sandbox_id)
+        reading = await ticket(scope="read", sandbox_id=server_pair.sandbox_id)
         async with viewing(page, f"{shell['path']}?ticket={reading}") as viewer:
             await viewer.until_shown(b"42\r\n")
             await viewer.type(b"x")
@@ -248,17 +248,17 @@ async def refusal(caller):
 
 
 async def test_terminal__refused_viewers_get_an_error_response_before_the_handshake(
-    servers, caller, shell, refusal
+    server_pair, caller, shell, refusal
 ):
     await caller.put("/v1/tenants/stranger", json={})
     key = (await caller.post("/v1/keys", json={"tenant": "stranger"})).json()["secret"]
     path = shell["path"]
-    elsewhere = path.replace(servers.sandbox_id, new_id())
+    elsewhere = path.replace(server_pair.sandbox_id, new_id())
     assert await refusal(path, **{"X-API-Key": key}) == (404, "sandbox-not-found")
     assert await refusal(path, **{"X-API-Key": "none"}) == (401, "unauthenticated")
     assert await refusal(elsewhere) == (404, "sandbox-not-found")
-    assert await refusal(f"{servers.path}/{new_id()}") == (404, "terminal-not-found")
-    assert await refusal(f"{servers.path}/no-id") == (404, "terminal-not-found")
+    assert await refusal(f"{server_pair.path}/{new_id()}") == (404, "terminal-not-found")
+    assert await refusal(f"{server_pair.path}/no-id") == (404, "terminal-not-found")
     assert await refusal(f"{path}?after=-1") == (422, "validation-failed")
     assert await refusal(f"{path}?after=x") == (422, "validation-failed")
 
@@ -274,8 +274,10 @@ async def test_revoke_key__closes_its_terminal_connections(caller, shell):
         assert (await viewer.until_closed())[0] == 4401
 
 
-async def test_terminal__reports_a_paused_sandbox_and_resumes_it_on_input(servers, caller, shell):
-    sandbox = f"/v1/sandboxes/{servers.sandbox_id}"
+async def test_terminal__reports_a_paused_sandbox_and_resumes_it_on_input(
+    server_pair, caller, shell
+):
+    sandbox = f"/v1/sandboxes/{server_pair.sandbox_id}"
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.until_told("sandbox", state="running")
         await caller.post(f"{sandbox}/pause")
