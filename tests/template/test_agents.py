@@ -41,9 +41,7 @@ def asked(agent, prompt, **options):
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
-async def test_a_run_uses_a_tool_is_told_as_it_goes_and_again_and_gone_on_with(
-    caller, runs, told_file, agent
-):
+async def test_agent_run__streams_events_replays_them_and_continues(caller, runs, told_file, agent):
     body = asked(agent, agent.order(told_file))
     async with following(caller, runs, method="POST", json=body) as stream:
         told = await stream.rest()
@@ -73,9 +71,7 @@ async def test_a_run_uses_a_tool_is_told_as_it_goes_and_again_and_gone_on_with(
     assert "once more" in again["result"]["output"]
 
 
-async def test_a_sandbox_is_paused_after_a_run_and_goes_on_with_the_next(
-    caller, runs, workplace, told_file
-):
+async def test_agent_run__resumes_a_sandbox_paused_after_a_run(caller, runs, workplace, told_file):
     body = asked(CLAUDE, CLAUDE.order(told_file), pause_after=True)
     run = (await caller.post(runs, json=body)).json()
     assert run["state"] == "succeeded", run
@@ -90,7 +86,7 @@ async def test_a_sandbox_is_paused_after_a_run_and_goes_on_with_the_next(
 
 
 @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=lambda agent: agent.name)
-async def test_an_agent_that_hangs_is_interrupted(caller, runs, agent):
+async def test_agent_run__a_hanging_agent_is_interrupted(caller, runs, agent):
     body = asked(agent, "model, hang")
     async with following(caller, runs, method="POST", json=body) as stream:
         while (await stream.until("message")).data["message"]["type"] != AT_WORK[agent.name]:
@@ -110,9 +106,7 @@ async def talking(workplace):
         yield AgentClient(socket)
 
 
-async def test_who_was_cut_off_in_the_middle_is_told_the_rest_by_another_socket(
-    workplace, told_file
-):
+async def test_agent_socket__a_new_connection_receives_missed_events(workplace, told_file):
     workplace.run("rm -f /workspace/go")
     waiting = "until [ -e /workspace/go ]; do read -t 0.1 </dev/null || :; done; echo went on"
     async with talking(workplace) as client:
@@ -133,7 +127,7 @@ async def test_who_was_cut_off_in_the_middle_is_told_the_rest_by_another_socket(
 
 
 @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=lambda agent: agent.name)
-async def test_an_agent_is_interrupted_by_its_socket(workplace, agent):
+async def test_agent_socket__interrupts_an_agent(workplace, agent):
     async with talking(workplace) as client:
         await client.ask(type="prompt", agent=agent.name, prompt="model, hang")
         while (event := (await client.until("message"))[-1])["message"]["type"] != AT_WORK[

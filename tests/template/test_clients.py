@@ -34,7 +34,7 @@ async def names(client):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_official_client_uses_every_tool(site_of, era):
+async def test_mcp__the_official_client_uses_every_tool(site_of, era):
     site = site_of(era)
     async with official_client(site, mode=ERAS[era]) as client:
         listed = await names(client)
@@ -44,13 +44,13 @@ async def test_the_official_client_uses_every_tool(site_of, era):
         assert await names(client) == listed
 
 
-def test_langchains_client_uses_every_tool(site_of):
+def test_mcp__langchains_client_uses_every_tool(site_of):
     listed, used = work_with_langchain(do_all, site_of("langchain"))
     assert listed
     assert listed - used == set()
 
 
-def test_our_own_client_and_its_langchain_tools_use_what_is_there(workplace):
+def test_client__langchain_tools_work_in_the_template(workplace):
     workplace.write("/workspace/told.txt", "for whoever asks")
     with SandboxClient(workplace.server.url, workplace.server.admin_key) as client:
         sandbox = client.get_sandbox(workplace.id)
@@ -65,7 +65,7 @@ def test_our_own_client_and_its_langchain_tools_use_what_is_there(workplace):
 @pytest.mark.parametrize(
     ("name", "tool"), [("claude", "claude__Bash"), ("codex", "codex__codex-reply")]
 )
-async def test_a_built_in_server_offers_its_tools_while_it_is_switched_on(site_of, name, tool):
+async def test_gateway__a_built_in_server_offers_tools_while_enabled(site_of, name, tool):
     site = site_of(f"built-in-{name}")
     async with official_client(site, mode=ERAS["handshake"]) as client:
         hands = Hands(site, calling(client))
@@ -77,9 +77,7 @@ async def test_a_built_in_server_offers_its_tools_while_it_is_switched_on(site_o
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_official_client_is_told_of_progress_and_stops_what_it_cancels(
-    site_of, workplace, era
-):
+async def test_mcp__progress_and_cancellation_reach_the_official_client(site_of, workplace, era):
     begun = asyncio.Event()
     site = site_of(era)
 

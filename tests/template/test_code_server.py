@@ -33,7 +33,7 @@ async def log_in(page, password):
     await page.click("input[type=submit]")
 
 
-async def test_a_person_edits_and_runs_commands_in_a_browser(served, page, pictures):
+async def test_code_server__supports_editing_and_terminals_in_a_browser(served, page, pictures):
     served.write("/workspace/hello.txt", "hello from the sandbox\n")
     await log_in(page, served.urls["code_server_password"])
     await page.get_by_role("treeitem", name="hello.txt").dblclick()
@@ -49,12 +49,12 @@ async def test_a_person_edits_and_runs_commands_in_a_browser(served, page, pictu
     assert "ticket=" not in page.url
 
 
-async def test_nobody_gets_in_without_the_password(page):
+async def test_code_server__requires_the_password(page):
     await log_in(page, "another")
     await expect(page.get_by_text("Incorrect password")).to_be_visible(timeout=PATIENCE_MS)
 
 
-async def test_nobody_sees_even_the_form_without_a_link(served):
+async def test_code_server__requires_a_preview_link(served):
     async with running_chromium() as browser:
         page = await browser.new_page()
         answer = await page.goto(served.urls["code_server"])

@@ -19,13 +19,13 @@ def pin(file, name):
 
 
 @pytest.mark.parametrize("which", ["slim_computer", "computer"])
-def test_commands_run_as_a_user_who_may_become_root_in_the_workspace(which, request):
+def test_image__commands_run_as_user_with_sudo_in_the_workdir(which, request):
     computer = request.getfixturevalue(which)
     assert computer.run("id -u; pwd -P; sudo -n id -u").split() == ["1000", "/workspace", "0"]
     assert computer.run("cd ~/workspace && pwd -P && touch made && rm made") == "/workspace\n"
 
 
-def test_the_slim_template_has_tools_and_nothing_that_is_large(slim_computer):
+def test_image__agent_contains_the_tools_and_no_large_parts(slim_computer):
     programs = "gcc g++ make python python3 node npm npx git gh jq rg tmux curl sandbox-tools"
     slim_computer.run(f"for one in {programs}; do command -v $one || exit; done")
     absent = "chromium code-server claude codex copilot gemini opencode"
@@ -33,13 +33,13 @@ def test_the_slim_template_has_tools_and_nothing_that_is_large(slim_computer):
     assert slim_computer.run("node --version").startswith("v24.")
 
 
-def test_packages_are_installed_without_sudo(slim_computer):
+def test_image__packages_can_be_installed_without_sudo(slim_computer):
     slim_computer.run("pip install --quiet six==1.17.0 && npm install --global is-number@7.0.0")
     assert slim_computer.run("python -c 'import six; print(six.__version__)'") == "1.17.0\n"
 
 
 @pytest.mark.parametrize("name", ["slim", "full"])
-def test_nothing_of_a_build_is_left_behind(name, request, computer_of):
+def test_image__contains_no_build_leftovers(name, request, computer_of):
     leftovers = (
         "/var/lib/apt/lists/*Packages* /var/cache/apt/archives/*.deb /root/.npm /root/.cache"
     )
@@ -48,7 +48,7 @@ def test_nothing_of_a_build_is_left_behind(name, request, computer_of):
         assert fresh.run("ls /tmp | grep -v -e ^tmux -e ^node-compile-cache; true") == ""
 
 
-def test_every_agent_has_the_version_that_it_is_pinned_to(computer):
+def test_image__agents_have_their_pinned_versions(computer):
     versions = {
         "codex": AGENTS["@openai/codex"],
         "copilot": AGENTS["@github/copilot"],
@@ -64,7 +64,7 @@ def test_every_agent_has_the_version_that_it_is_pinned_to(computer):
     assert "No module named pip" in packages
 
 
-def test_there_is_one_claude_code_and_it_is_the_sdks(computer):
+def test_image__claude_code_is_installed_once(computer):
     found = computer.run("find / -xdev -size +100M -name '*claude*' -type f 2>/dev/null; true")
     assert found.split() == [computer.run("readlink -f /usr/local/bin/claude").strip()]
     sdk = pin("docker/sandbox/requirements-agents.txt", "claude-agent-sdk")
@@ -73,7 +73,7 @@ def test_there_is_one_claude_code_and_it_is_the_sdks(computer):
     )
 
 
-def test_chromium_shows_a_page_to_the_user(computer):
+def test_image__chromium_opens_a_page_as_user(computer):
     computer.run(
         "echo '<title>seen</title><p id=x></p><script>x.textContent=6*7</script>' >~/p.html"
     )
@@ -83,7 +83,7 @@ def test_chromium_shows_a_page_to_the_user(computer):
     assert '<p id="x">42</p>' in page
 
 
-def test_native_modules_are_compiled_against_the_node_that_is_there(slim_computer):
+def test_image__native_modules_match_the_installed_node(slim_computer):
     script = "mkdir -p ~/native && cd ~/native && npm init -y && npm install nan node-gyp@11"
     slim_computer.run(f"{script} >/dev/null")
     slim_computer.run(

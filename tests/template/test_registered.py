@@ -32,33 +32,33 @@ def told_file(computer):
     return "/workspace/told.txt"
 
 
-def test_claude_code_is_connected_to_the_tool_server(computer):
+def test_claude_code__is_connected_to_the_tool_server(computer):
     listed = computer.run("claude mcp list")
     assert "sandbox: http://127.0.0.1:6060/mcp/ (HTTP) - ✔ Connected" in listed
 
 
-def test_claude_code_is_not_connected_before_there_is_a_token(full, computer_of):
+def test_claude_code__is_not_connected_without_a_token(full, computer_of):
     with computer_of(full) as fresh:
         assert "✔ Connected" not in fresh.run("claude mcp list")
 
 
 @pytest.mark.parametrize("agent", ["opencode", "gemini"])
-def test_an_agent_says_that_it_is_connected(computer, agent):
+def test_agents__report_the_tool_server_as_connected(computer, agent):
     told = computer.run(f"{agent} mcp list 2>&1")
     assert "sandbox" in told
     assert "connected" in told.lower().replace("disconnected", "")
 
 
-def test_copilot_knows_the_tool_server(computer):
+def test_copilot__has_the_tool_server_configured(computer):
     assert "sandbox (http)" in computer.run("copilot mcp list")
 
 
-def test_codex_uses_a_tool_of_the_tool_server(computer, model, told_file):
+def test_codex__uses_the_tool_server(computer, model, told_file):
     command = "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox"
     assert "written in the sandbox" in carry_out(computer, command, CODEX.order(told_file))
 
 
-def test_claude_code_uses_a_tool_of_the_tool_server(computer, model, told_file):
+def test_claude_code__uses_the_tool_server(computer, model, told_file):
     command = "claude -p --permission-mode bypassPermissions"
     assert "written in the sandbox" in carry_out(computer, command, CLAUDE.order(told_file))
 

@@ -20,21 +20,21 @@ CALL = (
 )
 
 
-def test_what_is_ready_answers_from_outside(computer, slim_computer):
+def test_services__answer_from_outside_when_ready(computer, slim_computer):
     for one, port in [(slim_computer, 6060), (computer, 6060), (computer, 3000)]:
         assert one.get(port, "/health").status_code == 200
     slim_computer.run(CHECK)
     assert "agent-server: not in this template" in slim_computer.run(STATUS)
 
 
-def test_the_tool_server_lets_in_who_has_the_token(slim_computer):
+def test_services__the_tool_server_requires_the_token(slim_computer):
     assert slim_computer.run(CALL) == "401"
     slim_computer.settle()
     assert slim_computer.run(CALL) == "401"
     assert slim_computer.run(f"{CALL} -H 'Authorization: Bearer {slim_computer.token}'") == "200"
 
 
-def test_code_server_asks_for_the_password_that_it_was_last_told(full, computer_of):
+def test_services__code_server_uses_the_current_password(full, computer_of):
     with computer_of(full) as computer:
         assert "code-server: waiting for its password" in computer.run(STATUS)
         passwords = []
@@ -50,7 +50,7 @@ def test_code_server_asks_for_the_password_that_it_was_last_told(full, computer_
 
 
 @pytest.mark.parametrize(("session", "port"), list(PORTS.items()))
-def test_a_service_that_dies_is_started_again(computer, session, port):
+def test_services__are_restarted_when_they_end(computer, session, port):
     listens = f"ss -Hltn 'sport = :{port}' | grep -q ."
     computer.wait(listens)
     killed = computer.listener(port)
@@ -61,7 +61,7 @@ def test_a_service_that_dies_is_started_again(computer, session, port):
     assert session in computer.run("tmux -L services list-sessions -F '#{session_name}'").split()
 
 
-def test_services_are_no_more_for_being_started_twice(computer):
+def test_services__starting_twice_starts_no_second_instance(computer):
     before = [computer.listener(port) for port in PORTS.values()]
     computer.run("/opt/sandbox/start-services.sh & sudo /opt/sandbox/start-services.sh; wait")
     assert [computer.listener(port) for port in PORTS.values()] == before
@@ -69,7 +69,7 @@ def test_services_are_no_more_for_being_started_twice(computer):
     assert sorted(sessions) == ["agent-server", "code-server", "logs", "tools"]
 
 
-def test_services_are_there_again_when_only_files_were_kept(slim, computer_of):
+def test_services__start_again_after_a_pause_without_memory(slim, computer_of):
     with computer_of(slim) as computer:
         computer.settle()
         computer.sandbox.pause(mode="filesystem")
@@ -78,14 +78,14 @@ def test_services_are_there_again_when_only_files_were_kept(slim, computer_of):
         assert computer.run(f"{CALL} -H 'Authorization: Bearer {computer.token}'") == "200"
 
 
-def test_a_log_is_emptied_when_it_is_large(slim_computer):
+def test_services__large_logs_are_rotated(slim_computer):
     slim_computer.run("head -c 11M /dev/zero | tr '\\0' x >/var/log/sandbox/flood.log")
     slim_computer.wait("[ ! -s /var/log/sandbox/flood.log ]", seconds=150)
     assert slim_computer.run("stat -c %s /var/log/sandbox/flood.log.1") == f"{11 << 20}\n"
 
 
 @pytest.mark.parametrize(("name", "most_mb"), [("slim", 150), ("full", 300)])
-def test_an_idle_sandbox_has_the_memory_that_its_services_need(name, most_mb, request, computer_of):
+def test_services__idle_memory_is_within_the_limit(name, most_mb, request, computer_of):
     with computer_of(request.getfixturevalue(name)) as computer:
         computer.wait(CHECK)
         shares = computer.run("cat /proc/[0-9]*/smaps_rollup 2>/dev/null; true")
@@ -97,7 +97,7 @@ def test_an_idle_sandbox_has_the_memory_that_its_services_need(name, most_mb, re
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
-def test_the_entrypoint_tells_names_and_no_values(computer, user):
+def test_entrypoint__prints_names_but_no_values(computer, user):
     computer.settle(envs={"ANTHROPIC_API_KEY": "secret-1"})
     told = computer.run("/opt/sandbox/entrypoint.sh id -un", user=user, GITHUB_TOKEN="secret-2")
     assert told.splitlines()[-1] == "user"
@@ -111,7 +111,7 @@ def test_the_entrypoint_tells_names_and_no_values(computer, user):
     assert "agent-server: running on port 3000" in told
 
 
-def test_the_entrypoint_runs_what_it_is_given_without_any_optional_part(slim_computer):
+def test_entrypoint__runs_commands_without_optional_parts(slim_computer):
     slim_computer.run("tmux -L services kill-server; rm -f ~/.bashrc")
     script = (
         "unset HOME GITHUB_TOKEN; /opt/sandbox/entrypoint.sh sh -c 'exit 7'; echo ended with $?"
@@ -120,6 +120,6 @@ def test_the_entrypoint_runs_what_it_is_given_without_any_optional_part(slim_com
     slim_computer.run(CHECK)
 
 
-def test_settings_are_json_that_programs_read(computer):
+def test_image__configuration_files_are_valid_json(computer):
     for file in (".claude.json", ".gemini/settings.json", ".copilot/mcp-config.json"):
         assert "sandbox" in json.loads(computer.run(f"cat ~/{file}"))["mcpServers"]

@@ -13,7 +13,7 @@ def client_of(computer):
     return Client(StreamableHttpTransport(url, headers=headers), timeout=120)
 
 
-async def test_an_agent_outside_browses_what_it_serves_inside(computer):
+async def test_agent_full__the_browser_opens_a_server_in_the_sandbox(computer):
     computer.settle()
     computer.sandbox.files.write("/workspace/site/index.html", PAGE)
     async with client_of(computer) as client:
@@ -29,9 +29,7 @@ async def test_an_agent_outside_browses_what_it_serves_inside(computer):
         assert not clicked.is_error
 
 
-async def test_the_slim_template_offers_no_tools_that_it_has_no_programs_for(
-    slim_computer, computer
-):
+async def test_agent__offers_only_tools_whose_programs_are_installed(slim_computer, computer):
     for one in (slim_computer, computer):
         one.settle()
     offered = {}

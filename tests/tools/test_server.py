@@ -40,14 +40,14 @@ async def status_of(server, *, token=None, content=None):
         return (await client.post(f"{server.url}/mcp/", content=content)).status_code
 
 
-async def test_only_who_has_the_token_is_let_in(tool_server):
+async def test_tool_server__requests_need_the_token(tool_server):
     assert await status_of(tool_server) == 401
     for wrong in ("wrong", "gr\xfcn", f"{tool_server.token}x", tool_server.token[:-1]):
         assert await status_of(tool_server, token=wrong) == 401
     assert await status_of(tool_server, token=tool_server.token) != 401
 
 
-async def test_a_token_that_is_replaced_is_the_only_one(tmp_path):
+async def test_tool_server__a_replaced_token_takes_effect_at_once(tmp_path):
     async with started_tool_server(tmp_path) as server:
         server.set(token="another")
         assert await status_of(server, token=server.token) == 401
@@ -56,7 +56,7 @@ async def test_a_token_that_is_replaced_is_the_only_one(tmp_path):
         assert await status_of(server, token="another") == 401
 
 
-async def test_a_body_that_is_too_large_is_refused(tool_server):
+async def test_tool_server__large_bodies_are_rejected(tool_server):
     async def parts():
         for _ in range(80):
             yield b" " * 65_536
@@ -65,7 +65,7 @@ async def test_a_body_that_is_too_large_is_refused(tool_server):
         assert await status_of(tool_server, token=tool_server.token, content=body) == 413
 
 
-async def test_health_tells_anybody_what_is_there_and_nothing_else(tool_server, tools):
+async def test_tool_server__health_needs_no_token_and_contains_no_secrets(tool_server, tools):
     async with httpx.AsyncClient() as client:
         answer = await client.get(f"{tool_server.url}/health")
     told = answer.json()
@@ -76,7 +76,7 @@ async def test_health_tells_anybody_what_is_there_and_nothing_else(tool_server, 
         assert secret not in answer.text
 
 
-async def test_paths_and_commands_are_in_the_current_directory_by_default(tmp_path):
+async def test_tool_server__the_current_directory_is_the_default_working_directory(tmp_path):
     async with started_tool_server(tmp_path, is_given=False) as server:
         (server.workspace / "here").write_text("hello\n")
         async with server.client() as client:
@@ -86,7 +86,7 @@ async def test_paths_and_commands_are_in_the_current_directory_by_default(tmp_pa
     assert said.content[0].text.startswith(f"{server.workspace}\nhello\n")
 
 
-async def test_every_tool_says_what_it_does_and_what_it_takes(tools):
+async def test_tool_server__all_tools_and_parameters_have_descriptions(tools):
     for tool in await tools.list_tools():
         assert tool.description, tool.name
         assert tool.annotations.read_only_hint is not None, tool.name
@@ -94,12 +94,12 @@ async def test_every_tool_says_what_it_does_and_what_it_takes(tools):
             assert argument.get("description"), f"{tool.name} does not say what its {name} is"
 
 
-async def test_no_tool_answers_the_same_text_twice(tools):
+async def test_tool_server__text_results_have_no_structured_copy(tools):
     for tool in await tools.list_tools():
         assert "x-fastmcp-wrap-result" not in (tool.output_schema or {}), tool.name
 
 
-async def test_wrong_arguments_are_told_in_a_sentence(tools):
+async def test_tool_server__invalid_arguments_are_explained(tools):
     with pytest.raises(ToolError) as failed:
         await tools.call_tool("read_file", {"file": "x"})
     assert str(failed.value).startswith("Invalid arguments for read_file. ")
@@ -121,7 +121,7 @@ def mode(request):
     return request.param
 
 
-async def test_the_official_client_gets_text_images_and_errors(tool_server, mode):
+async def test_tool_server__the_official_client_receives_text_images_and_errors(tool_server, mode):
     (tool_server.workspace / "text").write_text("hello\n")
     image = b"\x89PNG\r\n\x1a\n" + os.urandom(740_000)
     (tool_server.workspace / "image").write_bytes(image)
@@ -150,7 +150,7 @@ def huge(tool_server):
     path.unlink()
 
 
-async def test_a_call_that_is_cancelled_reads_no_further(tool_server, mode, huge):
+async def test_tool_server__a_cancelled_call_stops_reading(tool_server, mode, huge):
     open_files = Path(f"/proc/{tool_server.process.pid}/fd")
 
     def is_reading():
@@ -163,7 +163,7 @@ async def test_a_call_that_is_cancelled_reads_no_further(tool_server, mode, huge
         await until(lambda: not is_reading())
 
 
-async def test_calls_that_take_long_hold_up_no_others(tool_server, tools, huge):
+async def test_tool_server__slow_calls_do_not_block_others(tool_server, tools, huge):
     reads = [
         asyncio.create_task(tools.call_tool("read_file", {"path": "huge", "offset": 10**6}))
         for _ in range(12)
@@ -182,7 +182,7 @@ def children_of(server):
     return [child for task in tasks for child in (task / "children").read_text().split()]
 
 
-async def test_a_search_that_is_cancelled_ends(tool_server, mode, huge):
+async def test_tool_server__a_cancelled_search_ends(tool_server, mode, huge):
     before = children_of(tool_server)
     async with official_client(tool_server, mode) as client:
         call = asyncio.create_task(client.call_tool("grep", {"path": "huge", "pattern": "needle"}))
@@ -191,7 +191,7 @@ async def test_a_search_that_is_cancelled_ends(tool_server, mode, huge):
         await until(lambda: children_of(tool_server) == before)
 
 
-async def test_a_server_that_is_told_to_stop_ends_what_it_does_for_its_clients(tmp_path):
+async def test_tool_server__sigterm_ends_running_calls(tmp_path):
     async with (
         started_tool_server(tmp_path) as server,
         httpx.AsyncClient(headers=_headers(server.token), timeout=60) as client,
@@ -214,7 +214,7 @@ async def test_a_server_that_is_told_to_stop_ends_what_it_does_for_its_clients(t
         await asyncio.gather(listening, searching, return_exceptions=True)
 
 
-async def test_what_a_project_sets_for_its_own_programs_is_nothing_to_the_server(tmp_path):
+async def test_tool_server__ignores_the_env_file_of_the_project(tmp_path):
     (tmp_path / ".env").write_text("FASTMCP_LOG_LEVEL=verbose\n")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sandbox_tools", "serve", "--help"), cwd=tmp_path, stdout=DEVNULL

@@ -16,11 +16,11 @@ def replace(path, content):
     new.replace(path)
 
 
-def test_without_a_file_nothing_is_set(path):
+def test_settings_file__a_missing_file_means_no_settings(path):
     assert SettingsFile(path).read() == SandboxSettings()
 
 
-def test_a_file_that_is_replaced_is_read_again(path):
+def test_settings_file__a_replaced_file_is_read_again(path):
     replace(path, json.dumps({"token": "one"}))
     file = SettingsFile(path)
     assert file.read().token == "one"
@@ -28,7 +28,7 @@ def test_a_file_that_is_replaced_is_read_again(path):
     assert file.read().token == "two"
 
 
-def test_a_file_that_is_gone_sets_nothing_any_more(path):
+def test_settings_file__a_deleted_file_resets_the_settings(path):
     replace(path, json.dumps({"token": "one"}))
     file = SettingsFile(path)
     file.read()
@@ -37,17 +37,17 @@ def test_a_file_that_is_gone_sets_nothing_any_more(path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "[" * 100_000])
-def test_what_is_no_object_sets_nothing(path, content):
+def test_settings_file__invalid_json_means_no_settings(path, content):
     replace(path, content)
     assert SettingsFile(path).read() == SandboxSettings()
 
 
-def test_what_only_newer_readers_know_is_left_to_them(path):
+def test_settings_file__unknown_fields_are_ignored(path):
     replace(path, json.dumps({"token": "one", "colour": "blue"}))
     assert SettingsFile(path).read().token == "one"
 
 
-def test_what_is_not_of_its_type_is_not_set(path):
+def test_settings_file__values_of_a_wrong_type_are_ignored(path):
     written = {"token": 5, "password": ["x"], "envs": {"A": "a", "B": 1}, "mcp_servers": [1]}
     replace(path, json.dumps(written))
     assert SettingsFile(path).read() == SandboxSettings(envs={"A": "a"})

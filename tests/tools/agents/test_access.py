@@ -5,7 +5,7 @@ from websockets.exceptions import InvalidStatus
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer wrong", "Basic {token}", "{token}"])
-async def test_without_the_token_nobody_is_let_in(agent_server, authorization):
+async def test_agent_server__connections_need_the_token(agent_server, authorization):
     headers = {}
     if authorization is not None:
         headers["Authorization"] = authorization.format(token=agent_server.token)
@@ -16,7 +16,7 @@ async def test_without_the_token_nobody_is_let_in(agent_server, authorization):
     assert refused.value.response.status_code == 401
 
 
-async def test_a_token_that_was_replaced_is_asked_for_at_once(agent_server):
+async def test_agent_server__a_replaced_token_takes_effect_at_once(agent_server):
     old = agent_server.token
     agent_server.token = "another"
     agent_server.set()
@@ -29,7 +29,7 @@ async def test_a_token_that_was_replaced_is_asked_for_at_once(agent_server):
     agent_server.set()
 
 
-async def test_health_is_told_to_anybody(agent_server):
+async def test_agent_server__health_needs_no_token(agent_server):
     async with httpx.AsyncClient() as client:
         answer = await client.get(f"http://127.0.0.1:{agent_server.port}/health")
     assert answer.headers["Content-Type"] == "application/json"

@@ -10,7 +10,7 @@ def write(place, *names):
         file.write_text(name)
 
 
-def test_files_that_are_new_gone_or_different_have_changed(tmp_path):
+def test_changed_files__lists_new_deleted_and_modified_files(tmp_path):
     write(tmp_path, "same", "other", "gone", "node_modules/x")
     before = changed_files.snapshot(tmp_path)
     write(tmp_path, "sub/new", "node_modules/y")
@@ -23,7 +23,7 @@ def test_files_that_are_new_gone_or_different_have_changed(tmp_path):
     ]
 
 
-def test_in_a_repository_what_git_ignores_does_not_count_and_commits_hide_nothing(tmp_path):
+def test_changed_files__skips_ignored_files_and_includes_committed_ones(tmp_path):
     def git(*arguments):
         subprocess.run(
             ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments],
@@ -42,5 +42,5 @@ def test_in_a_repository_what_git_ignores_does_not_count_and_commits_hide_nothin
     assert changed_files.diff(before, changed_files.snapshot(tmp_path)) == ["new"]
 
 
-def test_where_nobody_could_look_it_is_not_known():
+def test_changed_files__is_unknown_for_unreadable_directories():
     assert changed_files.diff({}, None) is None

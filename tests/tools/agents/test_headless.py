@@ -48,27 +48,27 @@ def doing(program):
     return {"agent": "opencode", "envs": {"PROGRAM": SAYS + program}}
 
 
-async def test_a_prompt_of_any_length_is_read_by_the_program(client):
+async def test_headless__passes_long_prompts_through_stdin(client):
     prompt = "x" * 1_000_000
     events = await client.prompt(prompt, **doing("say(str(len(prompt)))"))
     assert (events[-1]["state"], events[-1]["output"]) == ("succeeded", "1000000")
 
 
-async def test_what_the_program_leaves_running_holds_up_no_result(client):
+async def test_headless__remaining_child_processes_do_not_delay_the_result(client):
     left = "import subprocess; say(str(subprocess.Popen(['sleep', '600']).pid))"
     events = await client.prompt("go", **doing(left))
     assert events[-1]["state"] == "succeeded"
     os.kill(int(events[-1]["output"]), signal.SIGKILL)
 
 
-async def test_a_program_that_fails_says_why(client):
+async def test_headless__a_failed_program_is_reported_with_its_output(client):
     events = await client.prompt("go", **doing("sys.exit('there is no key')"))
     assert events[-1]["state"] == "failed"
     assert "exit code 1" in events[-1]["output"]
     assert "there is no key" in events[-1]["output"]
 
 
-async def test_garbage_and_lines_without_end_do_no_harm(client):
+async def test_headless__ignores_invalid_and_overlong_lines(client):
     program = "print('{' * 100_000); print('null'); print('x' * (17 << 20)); say('well')"
     events = await client.prompt("go", **doing(program))
     assert events[-1]["output"] == "well"
@@ -76,12 +76,12 @@ async def test_garbage_and_lines_without_end_do_no_harm(client):
 
 
 @pytest.mark.parametrize("shape", ['{"part": []}', '{"type": "text", "part": 1}', '{"item": "x"}'])
-async def test_lines_of_another_shape_than_known_still_end_in_a_result(client, shape):
+async def test_headless__unknown_events_still_lead_to_a_result(client, shape):
     events = await client.prompt("go", **doing(f"print({shape!r}); say('well')"))
     assert events[-1]["type"] == "result"
 
 
-async def test_a_program_that_does_not_stop_is_ended_with_all_it_started(client, server):
+async def test_headless__kills_a_program_that_ignores_interrupts_and_its_children(client, server):
     stubborn = (
         "import signal, subprocess\n"
         "for number in (2, 15): signal.signal(number, signal.SIG_IGN)\n"
@@ -96,7 +96,7 @@ async def test_a_program_that_does_not_stop_is_ended_with_all_it_started(client,
     assert not runs(pid)
 
 
-async def test_only_so_many_agents_run_at_once(client):
+async def test_sessions__the_number_of_running_agents_is_limited(client):
     await client.ask(type="prompt", prompt="go", **doing("time.sleep(600)"))
     session = (await client.until("started"))[-1]["session_id"]
     await client.ask(type="prompt", prompt="go", **doing("say('no')"))
@@ -105,7 +105,7 @@ async def test_only_so_many_agents_run_at_once(client):
     assert (await client.until("result"))[-1]["state"] == "interrupted"
 
 
-async def test_options_that_a_program_does_not_have_are_refused(client):
+async def test_headless__unsupported_options_are_refused(client):
     events = await client.prompt("go", max_turns=3, **doing("say('no')"))
     assert events[-1]["state"] == "failed"
     assert events[-1]["output"] == "opencode does not support `max_turns`. Omit it."

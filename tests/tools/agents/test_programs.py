@@ -97,7 +97,7 @@ async def server(program, tmp_path, monkeypatch):
                 await server.stop()
 
 
-async def test_each_agent_works_remembers_and_has_the_tools_of_the_sandbox(program, server):
+async def test_coding_agents__each_agent_runs_resumes_and_uses_the_tool_server(program, server):
     options = {"agent": program.agent, "model": program.model} | program.options
     async with server.client() as client:
         first = await client.prompt("model, run: echo made > made.txt; cat made.txt", **options)

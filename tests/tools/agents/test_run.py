@@ -36,7 +36,7 @@ async def lines_of(process):
     return [json.loads(line) for line in output.splitlines()]
 
 
-async def test_a_run_tells_its_messages_and_ends_with_its_result(agent_server):
+async def test_run_agent__prints_messages_and_a_result(agent_server):
     prompt = "model, run: echo $MY_KEY > key.txt; cat key.txt"
     async with run_agent(agent_server, pieces=3, agent="claude", prompt=prompt) as process:
         lines = await lines_of(process)
@@ -53,7 +53,7 @@ async def test_a_run_tells_its_messages_and_ends_with_its_result(agent_server):
     }
 
 
-async def test_a_signal_interrupts_a_run(agent_server):
+async def test_run_agent__a_signal_interrupts_the_agent(agent_server):
     async with run_agent(agent_server, prompt="model, hang") as process:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while json.loads(await process.stdout.readline())["type"] != "message":
@@ -64,7 +64,7 @@ async def test_a_signal_interrupts_a_run(agent_server):
     assert lines[-1]["state"] == "interrupted"
 
 
-async def test_an_agent_stops_when_its_run_is_killed(agent_server):
+async def test_run_agent__killing_the_command_stops_the_agent(agent_server):
     async with run_agent(agent_server, prompt="model, hang") as process:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             session = json.loads(await process.stdout.readline())["session_id"]
@@ -75,14 +75,14 @@ async def test_an_agent_stops_when_its_run_is_killed(agent_server):
             assert (await client.until("result"))[-1]["state"] == "interrupted"
 
 
-async def test_a_refusal_is_a_failed_result(agent_server):
+async def test_run_agent__a_refusal_is_a_failed_result(agent_server):
     async with run_agent(agent_server, prompt="hello", agent="gemini") as process:
         [result] = await lines_of(process)
     assert (process.returncode, result["state"]) == (1, "failed")
     assert "gemini is not installed in this sandbox." in result["output"]
 
 
-async def test_without_settings_a_run_fails_with_a_sentence(agent_server):
+async def test_run_agent__missing_settings_are_a_failed_result(agent_server):
     nowhere = str(agent_server.directory / "nothing.json")
     async with run_agent(agent_server, "--settings", nowhere, prompt="hello") as process:
         [result] = await lines_of(process)
@@ -90,13 +90,13 @@ async def test_without_settings_a_run_fails_with_a_sentence(agent_server):
     assert "no settings" in result["output"]
 
 
-async def test_a_request_that_cannot_be_read_is_a_failed_result(agent_server):
+async def test_run_agent__an_invalid_request_is_a_failed_result(agent_server):
     async with run_agent(agent_server, pieces=0) as process:
         [result] = await lines_of(process)
     assert "SANDBOX_AGENT_RUN_0" in result["output"]
 
 
-async def test_neither_the_agent_server_nor_a_run_loads_what_it_seldom_needs():
+async def test_run_agent__does_not_import_optional_dependencies():
     program = (
         "import sys, sandbox_tools.agents.run_agent, sandbox_tools.agent_server.server\n"
         "print({'fastmcp', 'pydantic', 'claude_agent_sdk'} & sys.modules.keys())"

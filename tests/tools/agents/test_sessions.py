@@ -24,7 +24,7 @@ async def no_process_is_left(server):
             await asyncio.sleep(0.05)
 
 
-async def test_an_agent_works_and_tells_what_it_does(agent_server, client):
+async def test_session__streams_messages_up_to_the_result(agent_server, client):
     events = await client.prompt("model, run: echo hello > greeting.txt; cat greeting.txt")
     assert (agent_server.workspace / "greeting.txt").read_text() == "hello\n"
     assert [event["seq"] for event in events] == [
@@ -43,13 +43,13 @@ async def test_an_agent_works_and_tells_what_it_does(agent_server, client):
     assert result["cost"] > 0
 
 
-async def test_a_session_remembers_its_prompts(client):
+async def test_session__continues_the_conversation(client):
     first = await client.prompt("model, run: true")
     second = await client.prompt("model, run: echo two", session_id=first[-1]["session_id"])
     assert second[-1]["output"] == "2 prompts; the tool said: two"
 
 
-async def test_one_session_does_one_thing_at_a_time(client):
+async def test_session__refuses_a_second_prompt_while_busy(client):
     await client.ask(type="prompt", prompt="model, hang")
     [started] = await client.until("started")
     session = started["session_id"]
@@ -60,7 +60,7 @@ async def test_one_session_does_one_thing_at_a_time(client):
     assert (await client.until("result"))[-1]["state"] == "interrupted"
 
 
-async def test_an_interrupted_session_goes_on_with_the_next_prompt(agent_server, client):
+async def test_session__can_continue_after_an_interrupt(agent_server, client):
     agent_server.model.hanging.clear()
     await client.ask(type="prompt", prompt="model, hang")
     session = (await client.until("message"))[-1]["session_id"]
@@ -72,7 +72,7 @@ async def test_an_interrupted_session_goes_on_with_the_next_prompt(agent_server,
     assert again[-1]["output"] == "2 prompts; the tool said: on"
 
 
-async def test_what_a_client_missed_is_told_when_it_comes_back(agent_server):
+async def test_session__reconnecting_clients_receive_missed_events(agent_server):
     async with agent_server.client() as client:
         await client.ask(
             type="prompt",
@@ -87,7 +87,7 @@ async def test_what_a_client_missed_is_told_when_it_comes_back(agent_server):
     assert rest[-1]["state"] == "succeeded"
 
 
-async def test_a_session_is_resumed_by_its_id_after_the_agent_server_or_its_process_ended(tmp_path):
+async def test_session__resumes_by_id_after_a_restart(tmp_path):
     async with started_agent_server(tmp_path) as server:
         (server.workspace / "sub").mkdir()
         async with server.client() as client:
@@ -110,25 +110,25 @@ async def test_a_session_is_resumed_by_its_id_after_the_agent_server_or_its_proc
     assert gap[-1]["until"] == again[0]["seq"] - 1
 
 
-async def test_a_prompt_that_takes_too_long_has_timed_out(client):
+async def test_session__a_prompt_ends_at_its_timeout(client):
     events = await client.prompt("model, hang", timeout_s=0.5)
     assert (events[-1]["state"], events[-1]["exit_code"]) == ("timed_out", 124)
     assert "Stopped after 0.5 seconds" in events[-1]["output"]
 
 
-async def test_an_agent_that_cannot_work_says_why(agent_server, client):
+async def test_session__a_failed_agent_reports_the_reason(agent_server, client):
     events = await client.prompt("model, say: hi", envs={"ANTHROPIC_API_KEY": ""}, max_turns=1)
     assert events[-1]["state"] == "failed"
     assert "Claude Code failed" in events[-1]["output"]
 
 
-async def test_the_most_turns_are_kept_to(client):
+async def test_session__max_turns_is_enforced(client):
     events = await client.prompt("model, run: true", max_turns=1)
     assert events[-1]["state"] == "failed"
     assert "(max_turns)" in events[-1]["output"]
 
 
-async def test_the_tool_server_is_there_for_the_agent_and_its_token_in_no_argument(
+async def test_session__the_agent_gets_the_tool_server_without_a_token_in_arguments(
     agent_server, client
 ):
     events = await client.prompt("model, run: tr '\\0' ' ' < /proc/$PPID/cmdline; env")
@@ -155,7 +155,7 @@ async def test_the_tool_server_is_there_for_the_agent_and_its_token_in_no_argume
         ({"prompt": "x", "agent": "gemini"}, "gemini is not installed in this sandbox."),
     ],
 )
-async def test_what_cannot_be_asked_is_refused_in_a_sentence(client, asked, said):
+async def test_session__invalid_requests_are_refused_with_a_message(client, asked, said):
     await client.ask(type="prompt", **asked)
     refused = await client.next()
     assert refused["type"] == "refused"

@@ -23,7 +23,7 @@ async def tools(tool_server, agent_server):
         yield client
 
 
-async def test_claude_code_works_and_gives_its_answer(tools, agent_server):
+async def test_claude_code__returns_answer_session_and_changed_files(tools, agent_server):
     told = []
 
     async def note(done, total, text):
@@ -42,7 +42,7 @@ async def test_claude_code_works_and_gives_its_answer(tools, agent_server):
     assert answer.structured_content["output"] == "2 prompts; the tool said: again"
 
 
-async def test_a_cancelled_call_stops_the_agent(tools, agent_server):
+async def test_claude_code__cancelling_the_call_stops_the_agent(tools, agent_server):
     begun = asyncio.Event()
 
     async def note(done, total, text):
@@ -63,12 +63,12 @@ async def test_a_cancelled_call_stops_the_agent(tools, agent_server):
             assert (await client.until("result"))[-1]["state"] == "interrupted"
 
 
-async def test_what_fails_is_told_with_the_session_to_go_on_with(tools):
+async def test_claude_code__a_failure_names_the_session_to_continue(tools):
     with pytest.raises(ToolError, match=r"(?s)max_turns.*session_id"):
         await tools.call_tool("claude_code", {"prompt": "model, run: true", "max_turns": 1})
 
 
-async def test_an_agent_that_is_not_there_is_no_tool(tools):
+async def test_agent_tools__only_installed_agents_are_offered(tools):
     names = [tool.name for tool in await tools.list_tools()]
     assert "claude_code" in names
     assert "codex" not in names

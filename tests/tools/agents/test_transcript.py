@@ -12,7 +12,7 @@ async def take(events, count):
         return [json.loads(await anext(events)) for _ in range(count)]
 
 
-async def test_a_follower_gets_what_it_missed_and_then_what_comes():
+async def test_transcript__followers_receive_missed_and_new_events():
     transcript = Transcript()
     first = transcript.last
     for number in range(3):
@@ -25,7 +25,7 @@ async def test_a_follower_gets_what_it_missed_and_then_what_comes():
     assert [event["number"] for event in await coming] == [3]
 
 
-async def test_a_slow_follower_is_told_of_the_gap_and_memory_stays_bounded():
+async def test_transcript__slow_followers_get_a_gap_event():
     transcript = Transcript(max_bytes=1000)
     first = transcript.last
     events = transcript.follow()
@@ -39,7 +39,7 @@ async def test_a_slow_follower_is_told_of_the_gap_and_memory_stays_bounded():
     assert 50 < next_event["number"] < 99
 
 
-async def test_numbers_of_an_agent_server_that_ended_are_in_a_gap():
+async def test_transcript__numbers_of_an_earlier_server_lead_to_a_gap_event():
     transcript = Transcript()
     transcript.append({"number": 0})
     before = transcript.last - 1_000_000
@@ -57,12 +57,12 @@ async def test_numbers_of_an_agent_server_that_ended_are_in_a_gap():
         {"numbers": list(range(200_000))},
     ],
 )
-def test_an_event_of_any_size_fits(event):
+def test_event_encoding__truncates_events_to_the_maximum_size(event):
     encoded = encode_event({"seq": 1, "type": "message", "message": event})
     assert len(encoded) <= MAX_EVENT
     assert json.loads(encoded)["seq"] == 1
     assert b"truncated" in encoded
 
 
-def test_half_a_character_becomes_one_that_all_can_read():
+def test_event_encoding__replaces_lone_surrogates():
     assert json.loads(encode_event({"text": "a\ud800b"})) == {"text": "a?b"}

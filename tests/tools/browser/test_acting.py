@@ -2,7 +2,7 @@ import pytest
 from fastmcp.exceptions import ToolError
 
 
-async def test_a_form_is_filled_in_and_sent(browse, site):
+async def test_browser_type__fills_in_a_form_that_is_submitted(browse, site):
     form = """<form action=/sent><label>Name <input name=name value=old></label>
       <select name=colour aria-label=Colour><option value=r>Red</option><option value=b>Blue</option></select>
       <label><input type=checkbox name=yes> Yes</label><button>Send</button></form>"""
@@ -17,7 +17,7 @@ async def test_a_form_is_filled_in_and_sent(browse, site):
     assert site.asked[-1] == "/sent?name=Ann&colour=b&yes=on"
 
 
-async def test_enter_sends_a_form_and_keys_are_pressed(browse, site):
+async def test_browser_press__keys_edit_and_enter_submits(browse, site):
     await browse.open(site.serve("/", "<form action=/sent><input name=text autofocus></form>"))
     site.serve("/sent", "<title>Thanks</title>")
     await browse("type", text="abc", selector="input")
@@ -26,13 +26,13 @@ async def test_enter_sends_a_form_and_keys_are_pressed(browse, site):
     assert site.asked[-1] == "/sent?text=abd"
 
 
-async def test_an_option_that_is_not_there_is_told_with_those_that_are(browse, site):
+async def test_browser_select__an_unknown_option_lists_the_available_ones(browse, site):
     await browse.open(site.serve("/", "<select><option>Red<option>Blue</select>"))
     with pytest.raises(ToolError, match=r"No option 'Green'\. Available: 'Red', 'Blue'"):
         await browse("select", options=["Green"], selector="select")
 
 
-async def test_files_of_the_workspace_are_given_to_a_page(browse, site, tool_server):
+async def test_browser_type__sets_the_files_of_a_file_input(browse, site, tool_server):
     (tool_server.workspace / "mine.txt").write_text("text")
     page = "<input type=file onchange='document.title = files[0].name + files[0].size'>"
     await browse.open(site.serve("/", page))
@@ -41,7 +41,7 @@ async def test_files_of_the_workspace_are_given_to_a_page(browse, site, tool_ser
         await browse("type", text="other.txt", selector="input")
 
 
-async def test_a_ref_of_a_page_that_is_left_is_refused(browse, site):
+async def test_element_refs__refs_of_the_previous_page_are_rejected(browse, site):
     await browse.open(site.serve("/one", "<button>Keep</button>"))
     ref = await browse.ref('button "Keep"')
     await browse.open(site.serve("/two", "<button onclick='document.title = 1'>Delete</button>"))
@@ -51,7 +51,7 @@ async def test_a_ref_of_a_page_that_is_left_is_refused(browse, site):
         await browse("view")
 
 
-async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_is_not(browse, site):
+async def test_element_refs__refs_of_removed_elements_are_rejected(browse, site):
     page = "<button onclick='this.remove()'>Go</button><button onclick='document.title = `stays`'>Stay</button>"
     await browse.open(site.serve("/", page))
     goes, stays = await browse.ref('button "Go"'), await browse.ref('button "Stay"')
@@ -61,7 +61,7 @@ async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_i
     assert ": stays\n" in await browse("click", ref=stays)
 
 
-async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse, site):
+async def test_browser_click__explains_why_an_element_is_not_usable(browse, site):
     page = """<button disabled id=off>Off</button><button id=covered>Covered</button>
       <div style="position: absolute; inset: 0 0 0 60px"></div>"""
     await browse.open(site.serve("/", page))
@@ -79,7 +79,7 @@ async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse,
             await browse("click", **named, timeout_s=1)
 
 
-async def test_a_page_and_a_part_of_it_are_scrolled(browse, site):
+async def test_browser_scroll__scrolls_the_page_or_a_container(browse, site):
     page = """<body style="margin: 0"><div style="height: 5000px">
       <div id=part style="height: 100px; overflow: auto"><p style="height: 1000px; margin: 0"></div></div>
       <p id=end>end"""

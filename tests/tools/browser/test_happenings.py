@@ -19,7 +19,7 @@ def current_tab(told):
     return int(found[1])
 
 
-async def test_a_tab_that_a_page_opens_comes_to_the_front(browse, site):
+async def test_tabs__a_tab_opened_by_a_page_becomes_current(browse, site):
     site.serve("/popup", "<title>Popup</title><button onclick='window.close()'>Close</button>")
     opener = current_tab(await browse.open(site.serve("/", POPUP)))
     told = await browse.until(" was opened and is now current", "click", selector="text=Open")
@@ -35,7 +35,7 @@ async def test_a_tab_that_a_page_opens_comes_to_the_front(browse, site):
         await browse("tabs", action="switch", tab=popup)
 
 
-async def test_a_ref_of_another_tab_is_refused(browse, site):
+async def test_element_refs__refs_of_other_tabs_are_rejected(browse, site):
     await browse.open(site.serve("/", "<button>Here</button>"))
     here = await browse.ref('button "Here"')
     opened = await browse("tabs", action="open", url=site.serve("/other", "<button>There</button>"))
@@ -47,7 +47,7 @@ async def test_a_ref_of_another_tab_is_refused(browse, site):
     await browse("click", ref=here)
 
 
-async def test_dialogs_are_answered_as_asked_and_told(browse, site):
+async def test_dialogs__are_answered_and_reported(browse, site):
     page = """<button onclick="alert('beware')">Alert</button>
       <button onclick="document.title = confirm('sure?')">Confirm</button>
       <button onclick="document.title = prompt('who?')">Prompt</button>"""
@@ -63,7 +63,7 @@ async def test_dialogs_are_answered_as_asked_and_told(browse, site):
     assert 'Accepted the prompt: "who?"' in told
 
 
-async def test_a_page_that_asks_not_to_be_left_is_left(browse, site):
+async def test_dialogs__beforeunload_is_confirmed(browse, site):
     page = "<button>Touch</button><script>onbeforeunload = () => 'stay'</script>"
     await browse.open(site.serve("/", page))
     await browse("click", selector="button")
@@ -72,7 +72,7 @@ async def test_a_page_that_asks_not_to_be_left_is_left(browse, site):
     assert "asked to confirm leaving; confirmed" in told
 
 
-async def test_what_happened_is_told_within_bounds(browse, site):
+async def test_page_events__are_limited_in_number_and_length(browse, site):
     page = "<button onclick='for (let i = 0; i < 40; i++) alert(i + `x`.repeat(9999))'>Go</button>"
     await browse.open(site.serve("/", page))
     told = await browse("click", selector="button")
@@ -80,7 +80,9 @@ async def test_what_happened_is_told_within_bounds(browse, site):
     assert "And 28 more events." in told
 
 
-async def test_downloads_go_to_the_workspace_under_names_that_are_free(browse, site, tool_server):
+async def test_downloads__are_saved_in_the_working_directory_under_unused_names(
+    browse, site, tool_server
+):
     headers = {"Content-Disposition": 'attachment; filename="../evil name.txt"'}
     site.serve("/file", "content", headers=headers)
     await browse.open(site.serve("/", "<a href=/file>Get</a>"))
@@ -96,7 +98,7 @@ async def test_downloads_go_to_the_workspace_under_names_that_are_free(browse, s
     assert all(any(f"Downloaded {path} (7 bytes)" in text for text in told) for path in new)
 
 
-async def test_a_browser_that_was_closed_starts_again_with_its_cookies(browse, site):
+async def test_browser__keeps_cookies_after_browser_close(browse, site):
     page = site.serve("/", "", headers={"Set-Cookie": "who=me; Max-Age=1000"})
     await browse.open(page)
     assert await browse("close") == "The browser is closed."
@@ -105,7 +107,7 @@ async def test_a_browser_that_was_closed_starts_again_with_its_cookies(browse, s
     assert site.cookies == ["", "who=me"]
 
 
-async def test_a_browser_that_was_killed_is_started_again(browse, site, tool_server):
+async def test_browser__restarts_after_a_crash(browse, site, tool_server):
     await browse.open(site.serve("/", "<title>There</title>"))
     (driver,) = children_running(tool_server, "run-driver")
     (chromium,) = running_of(driver, "--remote-debugging-pipe")
@@ -115,9 +117,7 @@ async def test_a_browser_that_was_killed_is_started_again(browse, site, tool_ser
     assert ": There\n" in told
 
 
-async def test_a_call_that_is_cancelled_while_the_browser_starts_leaves_one_browser(
-    browse, site, tool_server
-):
+async def test_browser__a_cancelled_start_leaves_one_browser(browse, site, tool_server):
     await browse("close")
     starting = asyncio.create_task(browse("tabs"))
     await until(lambda: children_running(tool_server, "run-driver"))

@@ -13,9 +13,7 @@ from sandbox_tools.toolkit.settings_file import SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
 
 
-async def test_without_a_browser_there_are_no_tools_of_it_and_health_says_why(
-    tmp_path, monkeypatch
-):
+async def test_browser__without_chromium_no_tools_are_registered(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     server = make_server(SettingsFile(tmp_path / "none"), workspace=Workspace(tmp_path))
     names = [tool.name for tool in await server.local_provider.list_tools()]
@@ -27,12 +25,12 @@ async def test_without_a_browser_there_are_no_tools_of_it_and_health_says_why(
     assert "agent-full" in health["browser"]
 
 
-def test_playwright_is_not_loaded_before_it_is_used():
+def test_browser__playwright_is_imported_at_first_use():
     script = "import sandbox_tools.server, sys; sys.exit('playwright' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_path):
+def test_browser__the_profile_is_locked_and_stale_locks_are_removed(tmp_path):
     with _locked_profile(tmp_path) as profile:
         profile.mkdir()
         (profile / "SingletonLock").symlink_to("another-host-4711")
@@ -58,11 +56,11 @@ def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_pat
         ("data:text/html,x", "data:text/html,x"),
     ],
 )
-def test_what_one_types_into_a_browser_becomes_an_address(given, url):
+def test_complete_url__accepts_urls_hosts_and_paths(given, url):
     assert complete_url(given, Workspace(Path("/work"))) == url
 
 
 @pytest.mark.parametrize("given", ["javascript:alert(1)", "chrome://settings", "ftp://example.org"])
-def test_other_schemes_are_refused(given):
+def test_complete_url__rejects_other_schemes(given):
     with pytest.raises(ToolError, match="Use http, https, file, data or about"):
         complete_url(given, Workspace(Path("/work")))

@@ -14,14 +14,14 @@ def size_of(png):
     return struct.unpack(">II", png[16:24])
 
 
-async def test_a_page_is_opened_and_seen(browse, site):
+async def test_browser_navigate__returns_title_url_and_screenshot(browse, site):
     told, picture = await browse.see("navigate", url=site.serve("/", "<title>Hello</title>"))
     assert re.search(r"Tab \d+: Hello\n", told)
     assert f"URL: {site.url}/\n" in told
     assert size_of(picture) == (1280, 800)
 
 
-async def test_a_page_is_read_with_its_frames_and_shadow_trees(browse, site):
+async def test_browser_view__includes_frames_and_shadow_trees(browse, site):
     site.serve("/frame", "<button onclick='top.document.title = `framed`'>In frame</button>")
     page = """<p>Some text</p><iframe src=/frame></iframe><div id=host></div><script>
       host.attachShadow({mode: "open"}).innerHTML =
@@ -34,7 +34,7 @@ async def test_a_page_is_read_with_its_frames_and_shadow_trees(browse, site):
         assert f": {becomes}\n" in told
 
 
-async def test_a_long_page_is_read_in_pieces(browse, site):
+async def test_browser_view__long_pages_are_truncated_and_can_be_continued(browse, site):
     lines = "".join(f"<p>line {number} {'x' * 300}</p>" for number in range(100))
     await browse.open(site.serve("/", lines))
     first = await browse("view")
@@ -45,21 +45,21 @@ async def test_a_long_page_is_read_in_pieces(browse, site):
     assert [int(number) for number in re.findall(r"line (\d+) x", first + second)] == [*range(100)]
 
 
-async def test_a_text_is_found_in_a_page(browse, site):
+async def test_browser_view__find_shows_matching_lines_with_context(browse, site):
     lines = "".join(f"<p>line {number}.</p>" for number in range(100))
     await browse.open(site.serve("/", lines))
     found = await browse("view", find="LINE 50.")
     assert re.findall(r"line (\d+)", found) == ["48", "49", "50", "51", "52"]
 
 
-async def test_a_page_is_waited_for(browse, site):
+async def test_browser_view__wait_for_waits_for_text(browse, site):
     await browse.open(
         site.serve("/", "<script>setTimeout(() => document.body.append('done'), 300)</script>")
     )
     assert "done" in await browse("view", wait_for="done", timeout_s=60)
 
 
-async def test_a_whole_page_is_seen_within_bounds(browse, site):
+async def test_browser_screenshot__full_page_is_scaled_and_truncated(browse, site):
     page = "<body style='margin: 0'><div style='width: 1280px; height: 9000px'>tall</div>"
     await browse.open(site.serve("/", page))
     told, picture = await browse.see("screenshot", full_page=True)
@@ -68,7 +68,7 @@ async def test_a_whole_page_is_seen_within_bounds(browse, site):
     assert "scaled to 50%, truncated from 1280 by 9000; scroll to see the rest" in told
 
 
-async def test_of_a_page_full_of_colours_clients_lose_no_picture_for_its_size(browse, site):
+async def test_browser_screenshot__large_images_become_jpeg(browse, site):
     noise = """<body style="margin: 0"><canvas id="c" width="4000" height="4000"></canvas><script>
       const context = c.getContext("2d"), image = context.createImageData(c.width, c.height);
       for (let i = 0; i < image.data.length; i++) image.data[i] = i % 4 == 3 ? 255 : Math.random() * 256;
@@ -79,7 +79,7 @@ async def test_of_a_page_full_of_colours_clients_lose_no_picture_for_its_size(br
     assert len(picture) < 750_000
 
 
-async def test_one_element_is_seen(browse, site):
+async def test_browser_screenshot__captures_one_element(browse, site):
     page = "<div style='height: 3000px'></div><p style='width: 200px; height: 100px'>small"
     await browse.open(site.serve("/", page))
     _, picture = await browse.see("screenshot", selector="p")
@@ -95,12 +95,12 @@ async def test_one_element_is_seen(browse, site):
         ("javascript:alert(1)", "is not supported. Use http, https, file, data or about"),
     ],
 )
-async def test_a_page_that_cannot_be_loaded_is_told_with_the_reason(browse, url, why):
+async def test_browser_navigate__explains_network_errors(browse, url, why):
     with pytest.raises(ToolError, match=why):
         await browse.open(url.format(port=free_port()))
 
 
-async def test_a_page_opens_right_after_another_failed(browse, site):
+async def test_browser_navigate__works_right_after_a_failed_navigation(browse, site):
     page = site.serve("/", "<title>There</title>")
     for _ in range(3):
         with pytest.raises(ToolError, match="connection refused"):
@@ -108,18 +108,18 @@ async def test_a_page_opens_right_after_another_failed(browse, site):
         assert ": There\n" in await browse.open(page)
 
 
-async def test_an_error_status_is_told_with_its_page(browse, site):
+async def test_browser_navigate__reports_http_error_statuses(browse, site):
     told = await browse("navigate", url=f"{site.url}/nothing", show="view")
     assert "the server returned status 404" in told
     assert "there is nothing" in told
 
 
-async def test_a_page_of_the_workspace_is_opened_by_its_path(browse, tool_server):
+async def test_browser_navigate__opens_files_by_path(browse, tool_server):
     (tool_server.workspace / "page.html").write_text("<title>Mine</title>")
     assert ": Mine\n" in await browse.open("./page.html")
 
 
-async def test_history_is_gone_through(browse, site):
+async def test_browser_navigate__goes_back_and_forward(browse, site):
     await browse.open(site.serve("/one", "<title>One</title>"))
     await browse.open(site.serve("/two", "<title>Two</title>"))
     assert ": One\n" in await browse.open("back")
@@ -128,7 +128,7 @@ async def test_history_is_gone_through(browse, site):
         await browse.open("forward")
 
 
-async def test_complaints_of_a_page_are_told_once(browse, site):
+async def test_page_events__console_errors_are_reported_once(browse, site):
     page = "<script>for (let i = 0; i < 9; i++) console.error('oh no'); missing()</script>"
     told = await browse.open(site.serve("/", page))
     assert told.count("oh no") == 1
@@ -136,9 +136,7 @@ async def test_complaints_of_a_page_are_told_once(browse, site):
     assert "oh no" not in await browse("view")
 
 
-async def test_a_server_that_does_not_answer_is_given_up_and_the_page_before_still_there(
-    browse, site
-):
+async def test_browser_navigate__a_timeout_keeps_the_previous_page(browse, site):
     answered = threading.Event()
     held = site.serve("/held", "", held_until=answered)
     await browse.open(site.serve("/", "<p>before</p>"))
@@ -150,7 +148,7 @@ async def test_a_server_that_does_not_answer_is_given_up_and_the_page_before_sti
         answered.set()
 
 
-async def test_a_cancelled_call_leaves_the_page_before_still_there(browse, site):
+async def test_browser_navigate__a_cancelled_call_keeps_the_previous_page(browse, site):
     answered = threading.Event()
     held = site.serve("/held", "", held_until=answered)
     await browse.open(site.serve("/", "<p>before</p>"))
@@ -163,7 +161,7 @@ async def test_a_cancelled_call_leaves_the_page_before_still_there(browse, site)
         answered.set()
 
 
-async def test_calls_at_once_are_carried_out_one_after_the_other(browse, site):
+async def test_browser__concurrent_calls_run_one_at_a_time(browse, site):
     answered = threading.Event()
     held = site.serve("/held", "<title>Held</title>", held_until=answered)
     await browse.open(site.serve("/", ""))

@@ -30,7 +30,7 @@ def make(directory, *names):
         os.utime(path, (10**9 - age, 10**9 - age))
 
 
-async def test_a_directory_is_listed_by_name_with_what_things_are(directory, text_of):
+async def test_list_directory__shows_types_and_sizes_sorted_by_name(directory, text_of):
     make(directory, "b.txt", "src/a.py", ".hidden")
     (directory / "link").symlink_to("b.txt")
     os.mkfifo(directory / "pipe")
@@ -44,9 +44,7 @@ async def test_a_directory_is_listed_by_name_with_what_things_are(directory, tex
     ]
 
 
-async def test_with_a_depth_directories_in_it_are_listed_too_but_none_that_is_only_cache(
-    directory, text_of
-):
+async def test_list_directory__depth_lists_subdirectories_except_caches(directory, text_of):
     make(directory, "a/b/c/d.txt", "node_modules/x/y.js")
     (directory / "a" / "up").symlink_to(directory)
     told = await text_of("list_directory", path=directory, depth=3)
@@ -59,7 +57,7 @@ async def test_with_a_depth_directories_in_it_are_listed_too_but_none_that_is_on
     ]
 
 
-async def test_a_long_listing_is_cut_where_it_says_so(directory, text_of, refusal_of):
+async def test_list_directory__truncates_after_1000_entries(directory, text_of, refusal_of):
     assert "is empty" in await text_of("list_directory", path=directory)
     for number in range(1_001):
         (directory / f"{number:04}").touch()
@@ -86,7 +84,7 @@ async def test_a_long_listing_is_cut_where_it_says_so(directory, text_of, refusa
         ("node_modules/**/*.py", ["node_modules/g.py"]),
     ],
 )
-async def test_files_are_found_by_patterns_the_newest_first(directory, text_of, pattern, names):
+async def test_glob__returns_matching_files_newest_first(directory, text_of, pattern, names):
     make(
         directory,
         *"a.py src/b.py src/deep/er/c.py .github/d.py src/e.ts src/f[1].tsx node_modules/g.py .git/h.py".split(),
@@ -96,14 +94,14 @@ async def test_files_are_found_by_patterns_the_newest_first(directory, text_of, 
     assert await text_of("glob", pattern=f"{directory}/{pattern}") == told
 
 
-async def test_names_that_are_no_text_are_told_as_far_as_they_are(directory, text_of, refusal_of):
+async def test_file_tools__invalid_utf_8_in_names_is_replaced(directory, text_of, refusal_of):
     make(directory, os.fsdecode(b"n\xe4he.py"))
     assert await text_of("list_directory", path=directory) == "n\ufffdhe.py (7 bytes)"
     assert await text_of("glob", pattern="*.py", path=directory) == f"{directory}/n\ufffdhe.py"
     assert "Did you mean n\ufffdhe.py?" in await refusal_of("read_file", path=directory / "nhe.py")
 
 
-async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text_of, refusal_of):
+async def test_glob__reports_no_matches_and_truncation(directory, text_of, refusal_of):
     make(directory, "a.py", "b.py", "c.py")
     assert "No files in" in await text_of("glob", pattern="*.rs", path=directory)
     told = await text_of("glob", pattern="*.py", path=directory, limit=2)
@@ -120,14 +118,14 @@ async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text
         ("**/*a*/" * 10 + "b", "aaa/" * 60 + "c"),
     ],
 )
-def test_a_pattern_takes_no_time_however_many_ways_there_are_to_match_it(pattern, name):
+def test_compile_glob__matches_in_linear_time(pattern, name):
     began = time.monotonic()
     assert compile_glob(pattern).fullmatch(name) is None
     assert compile_glob(pattern).fullmatch(f"{name[:-1]}b")
     assert time.monotonic() - began < 1
 
 
-def test_braces_that_make_too_much_of_a_pattern_are_refused():
+def test_compile_glob__rejects_excessive_brace_expansion():
     with pytest.raises(InvalidGlob, match="braces"):
         compile_glob("{1,2,3,4,5,6,7,8}" * 20)
 
@@ -155,7 +153,7 @@ async def endless_search(tmp_path, monkeypatch):
     return asyncio.create_task(GrepTool(Workspace(tmp_path)).grep("needle"))
 
 
-async def test_lines_are_found_with_their_path_and_number(grep, tmp_path):
+async def test_grep__returns_paths_and_line_numbers(grep, tmp_path):
     make(tmp_path, "a.py", "src/b.py", ".github/c", "node_modules/d", ".git/e")
     (tmp_path / ".gitignore").write_text("src\n")
     (tmp_path / "src/b.py").write_bytes(b"hay\r\nthe Needle: (x)\r\n")
@@ -168,7 +166,7 @@ async def test_lines_are_found_with_their_path_and_number(grep, tmp_path):
     assert await grep("--needle") == [f"[No matches in {tmp_path}.]"]
 
 
-async def test_context_is_told_apart_from_what_matches(grep, tmp_path):
+async def test_grep__context_lines_are_marked(grep, tmp_path):
     (tmp_path / "a").write_text("".join(f"{n}\n" for n in "1 2 x 4 x 6 7 8 9 x".split()))
     (tmp_path / "b").write_text("x\n")
     assert await grep("x", context=1) == [
@@ -178,7 +176,7 @@ async def test_context_is_told_apart_from_what_matches(grep, tmp_path):
     ]
 
 
-async def test_only_files_or_counts_are_told_on_request(grep, tmp_path):
+async def test_grep__mode_selects_files_or_counts(grep, tmp_path):
     make(tmp_path, "a.py", "src/b.py")
     (tmp_path / "a.py").write_text("needle\nhay\nneedle needle\n")
     assert await grep("needle", mode="files") == ["a.py", "src/b.py"]
@@ -195,12 +193,12 @@ async def test_only_files_or_counts_are_told_on_request(grep, tmp_path):
         ("!*.py", ["src/d.ts"]),
     ],
 )
-async def test_globs_choose_the_files(grep, tmp_path, glob, names):
+async def test_grep__glob_selects_files(grep, tmp_path, glob, names):
     make(tmp_path, "a.py", "src/b.py", "src/in/c.py", "src/d.ts")
     assert await grep("needle", mode="files", glob=glob) == names
 
 
-async def test_what_is_no_text_is_passed_over(grep, tmp_path):
+async def test_grep__skips_binary_files_pipes_and_symlinks(grep, tmp_path):
     (tmp_path / "binary").write_bytes(b"\0\1needle\n")
     (tmp_path / "secret").symlink_to("/etc/passwd")
     (tmp_path / "utf16").write_text("the needle\n", encoding="utf-16")
@@ -208,7 +206,7 @@ async def test_what_is_no_text_is_passed_over(grep, tmp_path):
     assert await grep("needle|root") == ["utf16:1:the needle"]
 
 
-async def test_an_answer_is_bounded_in_lines_and_in_their_length(grep, tmp_path):
+async def test_grep__limits_lines_and_their_length(grep, tmp_path):
     (tmp_path / "a").write_text(f"{'x' * 5_000}\n" * 100)
     told = await grep("x", limit=3)
     assert len(told) == 4
@@ -238,19 +236,19 @@ async def test_grep__a_missing_ripgrep_is_an_error_that_names_the_package(grep, 
         await grep("needle")
 
 
-async def test_what_cannot_be_searched_is_said(directory, refusal_of):
+async def test_grep__rejects_pipes_and_nul_characters(directory, refusal_of):
     os.mkfifo(directory / "pipe")
     said = await refusal_of("grep", pattern="x", path=directory / "pipe")
     assert said.endswith("pipe: a pipe, not a regular file.")
     assert "NUL" in await refusal_of("grep", pattern="x\0y", path=directory)
 
 
-async def test_what_is_no_regular_expression_is_said(grep, tmp_path):
+async def test_grep__reports_invalid_regular_expressions(grep, tmp_path):
     with pytest.raises(ToolError, match=r"The search failed: (?s:.)*unclosed"):
         await grep("(needle")
 
 
-async def test_the_tool_searches_the_workspace(directory, text_of, refusal_of):
+async def test_grep__resolves_relative_paths(directory, text_of, refusal_of):
     make(directory, "a.txt")
     told = await text_of("grep", pattern="needle", path=Path(directory.name))
     assert told == f"{directory}/a.txt:1:needle"

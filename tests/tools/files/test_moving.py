@@ -1,7 +1,7 @@
 from pathlib import Path
 
 
-async def test_a_file_is_moved_to_a_path_or_into_a_directory(directory, text_of):
+async def test_move__to_a_path_or_into_a_directory(directory, text_of):
     (directory / "a").write_text("a")
     said = await text_of("move", source=directory / "a", destination=directory / "new" / "b")
     assert said == f"Moved {directory}/a to {directory}/new/b."
@@ -10,9 +10,7 @@ async def test_a_file_is_moved_to_a_path_or_into_a_directory(directory, text_of)
     assert (directory / "other" / "b").read_text() == "a"
 
 
-async def test_what_is_at_the_destination_is_replaced_only_on_request(
-    directory, text_of, refusal_of
-):
+async def test_move__replaces_files_only_with_overwrite(directory, text_of, refusal_of):
     (directory / "a").write_text("a")
     (directory / "b").write_text("b")
     move = {"source": directory / "a", "destination": directory / "b"}
@@ -22,7 +20,7 @@ async def test_what_is_at_the_destination_is_replaced_only_on_request(
     assert (directory / "b").read_text() == "a"
 
 
-async def test_what_cannot_be_moved_is_said(directory, refusal_of):
+async def test_move__explains_why_a_move_is_impossible(directory, refusal_of):
     (directory / "in" / "a").mkdir(parents=True)
     (directory / "a").mkdir()
     (directory / "file").touch()
@@ -45,7 +43,7 @@ async def test_what_cannot_be_moved_is_said(directory, refusal_of):
         assert why in await refusal_of("move", **move)
 
 
-async def test_a_move_to_another_file_system_is_a_move_too(directory, text_of):
+async def test_move__works_across_file_systems(directory, text_of):
     (directory / "tree").mkdir()
     (directory / "tree" / "a").write_text("a")
     there = Path(f"/dev/shm/{directory.parent.parent.name}-{directory.name}")
@@ -56,9 +54,7 @@ async def test_a_move_to_another_file_system_is_a_move_too(directory, text_of):
     assert (directory / "back" / "a").read_text() == "a"
 
 
-async def test_directories_are_deleted_with_what_is_in_them_only_on_request(
-    directory, text_of, refusal_of
-):
+async def test_delete__non_empty_directories_need_recursive(directory, text_of, refusal_of):
     (directory / "tree" / "empty").mkdir(parents=True)
     (directory / "tree" / "-rf").touch()
     await text_of("delete", path=directory / "tree" / "empty")
@@ -70,7 +66,7 @@ async def test_directories_are_deleted_with_what_is_in_them_only_on_request(
     assert "tree does not exist" in await refusal_of("delete", path=directory / "tree")
 
 
-async def test_of_a_symlink_only_the_link_is_deleted(tool_server, directory, text_of):
+async def test_delete__removes_only_the_link_of_a_symlink(tool_server, directory, text_of):
     (directory / "workspace").symlink_to(tool_server.workspace)
     await text_of("delete", path=directory / "workspace")
     (directory / "kept").mkdir()
@@ -81,13 +77,13 @@ async def test_of_a_symlink_only_the_link_is_deleted(tool_server, directory, tex
     assert (directory / "kept" / "a").exists()
 
 
-async def test_what_is_behind_a_loop_of_symlinks_is_not_there_to_delete(directory, refusal_of):
+async def test_delete__reports_symlink_loops(directory, refusal_of):
     (directory / "loop").symlink_to("loop")
     said = await refusal_of("delete", path=directory / "loop" / "x")
     assert "Too many levels of symbolic links" in said
 
 
-async def test_the_workspace_and_the_home_are_not_deleted(tool_server, refusal_of):
+async def test_delete__refuses_the_working_and_home_directories(tool_server, refusal_of):
     for path in (
         ".",
         "/",

@@ -4,13 +4,13 @@ import os
 import pytest
 
 
-async def test_a_new_file_is_made_with_its_directories(directory, text_of):
+async def test_write_file__creates_parent_directories(directory, text_of):
     said = await text_of("write_file", path=directory / "src" / "new" / "a.txt", content="grün\n")
     assert said == f"Created {directory}/src/new/a.txt with 1 line."
     assert (directory / "src" / "new" / "a.txt").read_text("utf-8") == "grün\n"
 
 
-async def test_a_file_that_is_overwritten_keeps_its_mode_and_what_leads_to_it(directory, text_of):
+async def test_write_file__keeps_mode_and_symlinks(directory, text_of):
     (directory / "run.sh").write_text("old")
     (directory / "run.sh").chmod(0o750)
     (directory / "link").symlink_to("run.sh")
@@ -20,7 +20,7 @@ async def test_a_file_that_is_overwritten_keeps_its_mode_and_what_leads_to_it(di
     assert (directory / "run.sh").stat().st_mode & 0o777 == 0o750
 
 
-async def test_whoever_reads_a_file_meanwhile_has_all_of_the_old_one(directory, text_of):
+async def test_write_file__is_atomic_for_readers(directory, text_of):
     (directory / "a.txt").write_text("old")
     with (directory / "a.txt").open() as reader:
         await text_of("write_file", path=directory / "a.txt", content="new")
@@ -28,14 +28,14 @@ async def test_whoever_reads_a_file_meanwhile_has_all_of_the_old_one(directory, 
     assert [entry.name for entry in directory.iterdir()] == ["a.txt"]
 
 
-async def test_a_file_with_several_names_keeps_them(directory, text_of):
+async def test_write_file__keeps_hard_links(directory, text_of):
     (directory / "a.txt").write_text("old")
     (directory / "b.txt").hardlink_to(directory / "a.txt")
     await text_of("write_file", path=directory / "a.txt", content="new")
     assert (directory / "b.txt").read_text() == "new"
 
 
-async def test_what_is_no_file_is_not_written(directory, refusal_of):
+async def test_write_file__rejects_pipes_directories_and_loops(directory, refusal_of):
     os.mkfifo(directory / "pipe")
     assert "a pipe" in await refusal_of("write_file", path=directory / "pipe", content="")
     assert "is a directory" in await refusal_of("write_file", path=directory, content="")
@@ -48,7 +48,7 @@ async def test_what_is_no_file_is_not_written(directory, refusal_of):
     assert "symbolic links" in await refusal_of("write_file", path=directory / "loop", content="")
 
 
-async def test_an_edit_replaces_exactly_what_is_there_once(directory, text_of):
+async def test_edit_file__replaces_a_unique_text(directory, text_of):
     (directory / "a.py").write_text("def f():\n    return 1\n\ndef g():\n    return 2\n")
     said = await text_of(
         "edit_file", path=directory / "a.py", old_string="return 2", new_string="return 3"
@@ -57,7 +57,7 @@ async def test_an_edit_replaces_exactly_what_is_there_once(directory, text_of):
     assert (directory / "a.py").read_text() == "def f():\n    return 1\n\ndef g():\n    return 3\n"
 
 
-async def test_text_that_is_there_several_times_is_replaced_only_on_request(
+async def test_edit_file__replaces_repeated_text_only_with_replace_all(
     directory, text_of, refusal_of
 ):
     (directory / "a.txt").write_text("x\ny\nx\n")
@@ -78,14 +78,14 @@ async def test_text_that_is_there_several_times_is_replaced_only_on_request(
         (" \n", "only whitespace"),
     ],
 )
-async def test_text_that_is_not_there_is_told_with_what_is_near(directory, refusal_of, old, hint):
+async def test_edit_file__a_missing_text_shows_the_nearest_match(directory, refusal_of, old, hint):
     (directory / "a.py").write_text("x = 1\nif x:\n\tgo()\n")
     said = await refusal_of("edit_file", path=directory / "a.py", old_string=old, new_string="")
     assert "old_string was not found" in said
     assert hint in said
 
 
-async def test_an_edit_without_a_meaning_is_refused(directory, refusal_of):
+async def test_edit_file__rejects_empty_and_identical_strings(directory, refusal_of):
     (directory / "a.txt").write_text("a")
     for old, new, said in (("", "b", "is empty"), ("a", "a", "identical")):
         edit = {"old_string": old, "new_string": new}
@@ -105,7 +105,7 @@ async def test_an_edit_without_a_meaning_is_refused(directory, refusal_of):
         (b"one\ntwo\nmixed\r\n", b"1\n2\nmixed\r\n"),
     ],
 )
-async def test_ends_of_lines_and_encodings_stay(directory, text_of, before, after):
+async def test_edit_file__keeps_line_endings_and_encoding(directory, text_of, before, after):
     (directory / "a.txt").write_bytes(before)
     await text_of(
         "edit_file", path=directory / "a.txt", old_string="one\ntwo\n", new_string="1\n2\n"
@@ -113,14 +113,14 @@ async def test_ends_of_lines_and_encodings_stay(directory, text_of, before, afte
     assert (directory / "a.txt").read_bytes() == after
 
 
-async def test_a_character_that_the_encoding_lacks_changes_nothing(directory, refusal_of):
+async def test_edit_file__rejects_characters_outside_the_files_encoding(directory, refusal_of):
     (directory / "a.txt").write_bytes(b"gr\xfcn")
     said = await refusal_of("edit_file", path=directory / "a.txt", old_string="gr", new_string="→")
     assert "latin-1 cannot represent '\\u2192'" in said
     assert (directory / "a.txt").read_bytes() == b"gr\xfcn"
 
 
-async def test_what_is_no_text_is_not_edited(directory, refusal_of):
+async def test_edit_file__rejects_binary_and_large_files(directory, refusal_of):
     edit = {"path": directory / "a", "old_string": "a", "new_string": "b"}
     (directory / "a").write_bytes(b"a\0")
     assert "is a binary file" in await refusal_of("edit_file", **edit)
@@ -131,7 +131,7 @@ async def test_what_is_no_text_is_not_edited(directory, refusal_of):
     assert "Edit it with run_command" in await refusal_of("edit_file", **edit)
 
 
-async def test_many_edits_are_made_in_their_order_or_none_is(directory, text_of, refusal_of):
+async def test_multi_edit__applies_all_edits_in_order_or_none(directory, text_of, refusal_of):
     (directory / "a.txt").write_text("one\ntwo\n")
     first, second = (
         {"old_string": a, "new_string": b} for a, b in (("one", "two"), ("two\ntwo", "2"))
@@ -145,7 +145,7 @@ async def test_many_edits_are_made_in_their_order_or_none_is(directory, text_of,
     assert (directory / "a.txt").read_text() == "2\n"
 
 
-async def test_edits_of_one_file_at_once_are_all_made(directory, text_of):
+async def test_edit_file__concurrent_edits_of_one_file_are_all_applied(directory, text_of):
     names = [f"name{number:03}" for number in range(40)]
     (directory / "a.txt").write_text("\n".join(names))
     (directory / "link").symlink_to("a.txt")

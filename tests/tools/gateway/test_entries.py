@@ -12,7 +12,7 @@ def launch(document, *, name="one", **variables):
     return ServerConfig.of(name, document, ConfigSource.USER).launch(variables)
 
 
-def test_variables_are_put_in_wherever_a_value_may_have_them():
+def test_server_config__variables_are_expanded_in_all_values():
     made = launch(
         {
             "command": "${RUNNER:-npx}",
@@ -26,7 +26,7 @@ def test_variables_are_put_in_wherever_a_value_may_have_them():
     assert made.env == {"KEY": "k", "EMPTY": "", "TOKEN": "a-k"}
 
 
-def test_headers_and_the_url_of_a_remote_server_have_them_too():
+def test_server_config__variables_are_expanded_in_url_and_headers():
     document = {"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${KEY}"}}
     made = launch(document, HOST="example.org", KEY="k")
     assert made.transport is Transport.HTTP
@@ -34,7 +34,7 @@ def test_headers_and_the_url_of_a_remote_server_have_them_too():
     assert made.env == {}
 
 
-def test_a_variable_that_is_not_set_is_named():
+def test_server_config__an_unset_variable_is_named_in_the_error():
     with pytest.raises(
         InvalidServerConfig, match="headers uses the variable KEY, which is not set"
     ):
@@ -42,7 +42,7 @@ def test_a_variable_that_is_not_set_is_named():
 
 
 @pytest.mark.parametrize("kind", ["sse", "http", "streamable-http"])
-def test_a_type_is_believed(kind):
+def test_server_config__type_selects_the_transport(kind):
     made = launch({"type": kind, "url": "http://localhost/"})
     assert made.transport is (Transport.SSE if kind == "sse" else Transport.HTTP)
 
@@ -64,23 +64,23 @@ def test_a_type_is_believed(kind):
         {"url": "file:///etc/passwd"},
     ],
 )
-def test_what_is_no_entry_is_refused_in_a_sentence(document):
+def test_server_config__invalid_configurations_are_rejected(document):
     with pytest.raises(InvalidServerConfig, match=r"^[a-z]+ .*\.$"):
         launch(document)
 
 
 @pytest.mark.parametrize("name", ["", "a__b", "_a", "a_", "a b", "a/b", "ä", "a" * 41, "a\n"])
-def test_names_that_could_be_taken_for_others_are_refused(name):
+def test_server_config__ambiguous_names_are_rejected(name):
     with pytest.raises(InvalidServerConfig, match="name"):
         launch({"command": "x"}, name=name)
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "a_b_c", "-a", "A1"])
-def test_other_names_are_not(name):
+def test_server_config__valid_names_are_accepted(name):
     assert launch({"command": "x"}, name=name).command == "x"
 
 
-def test_secrets_are_not_in_what_is_printed_of_an_entry():
+def test_server_config__repr_contains_no_secrets():
     made = launch({"command": "x", "env": {"A": "s3cret"}})
     assert "s3cret" not in repr(made)
     entry = ServerConfig.of("a", {"url": "http://s3cret/"}, ConfigSource.USER)

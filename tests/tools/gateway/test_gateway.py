@@ -32,7 +32,7 @@ async def until_state(gateway, name, state):
     await until(lambda: (status := gateway.status(name)) and status.state is state)
 
 
-async def test_a_change_starts_stops_and_restarts_exactly_what_changed(files, gateway):
+async def test_gateway__restarts_only_servers_whose_configuration_changed(files, gateway):
     files.set({name: small_server() for name in ("kept", "changed", "removed", "disabled")})
     for name in ("kept", "changed", "removed", "disabled"):
         await until_state(gateway, name, State.READY)
@@ -54,7 +54,7 @@ async def test_a_change_starts_stops_and_restarts_exactly_what_changed(files, ga
         assert not any(map(alive, before[name]))
 
 
-async def test_servers_have_the_sandboxs_envs_and_their_own_but_no_token(files, gateway):
+async def test_gateway__servers_get_sandbox_and_own_variables_but_no_token(files, gateway):
     own = {"BOTH": "own", "MADE": "of-${KEY}"}
     envs = {"KEY": "k", "BOTH": "sandbox's"}
     files.set({"one": small_server(env=own)}, envs=envs, token="s3cret", password="s3cret")
@@ -64,7 +64,7 @@ async def test_servers_have_the_sandboxs_envs_and_their_own_but_no_token(files, 
     assert not any("s3cret" in value for value in environment.values())
 
 
-async def test_grandchildren_end_with_their_server(files, gateway):
+async def test_gateway__grandchildren_end_with_their_server(files, gateway):
     files.set({"one": small_server("--start-a-grandchild", "--stay")})
     await until_state(gateway, "one", State.READY)
     pids = await processes(gateway, "one")
@@ -73,7 +73,7 @@ async def test_grandchildren_end_with_their_server(files, gateway):
     await until_gone(pids)
 
 
-async def test_one_that_crashes_is_told_and_started_again(files, gateway, tmp_path):
+async def test_gateway__a_crashed_server_is_reported_and_restarted(files, gateway, tmp_path):
     files.set({"one": small_server()})
     await until_state(gateway, "one", State.READY)
     [first] = await processes(gateway, "one")
@@ -100,7 +100,9 @@ async def test_one_that_crashes_is_told_and_started_again(files, gateway, tmp_pa
     ],
     ids=str,
 )  # fmt: skip
-async def test_a_dead_one_is_told_and_harms_no_other(files, gateway, entry, sentence):
+async def test_gateway__a_failed_server_is_reported_and_does_not_affect_others(
+    files, gateway, entry, sentence
+):
     files.set({"dead": entry, "well": small_server()})
     await until_state(gateway, "dead", State.FAILED)
     await until_state(gateway, "well", State.READY)
@@ -109,20 +111,20 @@ async def test_a_dead_one_is_told_and_harms_no_other(files, gateway, entry, sent
     assert await call(gateway, "well", "say", text="hello") == "hello"
 
 
-async def test_half_a_character_is_told_as_a_question_mark(files, gateway):
+async def test_gateway__lone_surrogates_become_question_marks(files, gateway):
     files.set({"one": small_server("--half-a-character")})
     await until_state(gateway, "one", State.READY)
     assert await call(gateway, "one", "say", text="cut: ") == "cut: ?"
 
 
-async def test_an_answer_that_is_none_is_told(files, gateway):
+async def test_gateway__an_invalid_result_is_an_error(files, gateway):
     files.set({"one": small_server("--no-content")})
     await until_state(gateway, "one", State.READY)
     with pytest.raises(UpstreamError, match="sent invalid MCP messages"):
         await call(gateway, "one", "say", text="hello")
 
 
-async def test_no_server_has_so_many_words_that_clients_lose_those_of_others(files, gateway):
+async def test_gateway__long_tool_lists_are_limited_per_server_and_in_total(files, gateway):
     names = [f"long-{number}" for number in range(4)]
     files.set(
         {name: small_server("--long-descriptions") for name in names} | {"well": small_server()}
@@ -139,7 +141,7 @@ async def test_no_server_has_so_many_words_that_clients_lose_those_of_others(fil
     assert await call(gateway, "long-3", "say", text="hello") == "hello"
 
 
-async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, tmp_path):
+async def test_gateway__a_silent_server_times_out_and_its_processes_end(files, tmp_path):
     gateway = Gateway(
         files.sources(),
         directory=tmp_path,
@@ -154,7 +156,7 @@ async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, t
         await until(lambda: not pid.exists() or not alive(int(pid.read_text())))
 
 
-async def test_nothing_is_left_when_it_ends(files, tmp_path):
+async def test_gateway__ends_all_processes_at_shutdown(files, tmp_path):
     gateway = Gateway(files.sources(), directory=tmp_path, logs=tmp_path)
     files.set({name: small_server("--start-a-grandchild", "--stay") for name in "ab"})
     async with gateway.serving():

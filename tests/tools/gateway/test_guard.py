@@ -31,7 +31,7 @@ def log(tmp_path):
     return tmp_path / "one.log"
 
 
-async def test_a_command_has_stdin_stdout_and_its_status_to_itself(log):
+async def test_process_guard__stdin_stdout_and_status_belong_to_the_command(log):
     process = await guarded(log, "read line; echo got $line; echo why >&2; exit 7")
     output, _ = await process.communicate(b"this\n")
     assert output == b"got this\n"
@@ -40,7 +40,7 @@ async def test_a_command_has_stdin_stdout_and_its_status_to_itself(log):
 
 
 @pytest.mark.parametrize("trap", ["", _STUBBORN], ids=["willing", "stubborn"])
-async def test_what_a_command_leaves_behind_ends_with_it(log, trap):
+async def test_process_guard__ends_processes_that_the_command_left_behind(log, trap):
     process = await guarded(log, _TREE.format(trap=trap, then="read line"))
     pids = await two_pids(process)
     assert all(map(alive, pids))
@@ -49,7 +49,7 @@ async def test_what_a_command_leaves_behind_ends_with_it(log, trap):
     assert not any(map(alive, pids))
 
 
-async def test_told_to_stop_it_ends_all(log):
+async def test_process_guard__sigterm_ends_all_processes(log):
     process = await guarded(log, _TREE.format(trap=_STUBBORN, then="sleep 600"))
     pids = await two_pids(process)
     process.send_signal(signal.SIGTERM)
@@ -57,7 +57,7 @@ async def test_told_to_stop_it_ends_all(log):
     assert not any(map(alive, pids))
 
 
-async def test_all_ends_when_whoever_wanted_it_is_killed(log):
+async def test_process_guard__ends_all_processes_when_the_parent_is_killed(log):
     parent = await asyncio.create_subprocess_exec("sleep", "600")
     process = await guarded(log, _TREE.format(trap="", then="sleep 600"), parent=parent.pid)
     pids = await two_pids(process)
@@ -67,7 +67,7 @@ async def test_all_ends_when_whoever_wanted_it_is_killed(log):
     await parent.wait()
 
 
-async def test_a_log_never_grows_beyond_its_bound(log):
+async def test_process_guard__the_log_is_rotated_at_its_maximum_size(log):
     script = "i=0; while [ $i -lt 40 ]; do head -c 65536 /dev/zero >&2; i=$((i + 1)); done"
     process = await guarded(log, script)
     await process.wait()
@@ -75,13 +75,13 @@ async def test_a_log_never_grows_beyond_its_bound(log):
     assert log.with_suffix(".log.1").stat().st_size <= 1 << 20
 
 
-async def test_a_log_that_cannot_be_written_is_no_reason_not_to_run(tmp_path):
+async def test_process_guard__runs_without_a_writable_log(tmp_path):
     process = await guarded(tmp_path / "nowhere/one.log", "echo noise >&2; echo ran")
     output, _ = await process.communicate()
     assert (output, process.returncode) == (b"ran\n", 0)
 
 
-async def test_no_log_is_written_through_a_link(tmp_path, log):
+async def test_process_guard__does_not_write_the_log_through_a_symlink(tmp_path, log):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     log.symlink_to(victim)
@@ -90,7 +90,7 @@ async def test_no_log_is_written_through_a_link(tmp_path, log):
     assert victim.read_text() == "mine"
 
 
-async def test_a_guard_whose_parent_is_gone_already_starts_nothing(log, tmp_path):
+async def test_process_guard__starts_nothing_when_the_parent_has_ended(log, tmp_path):
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
     await until(lambda: not alive(gone.pid))

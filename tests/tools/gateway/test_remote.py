@@ -26,7 +26,9 @@ def client_with(tool_server, headers):
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-async def test_nothing_that_a_caller_authenticates_with_reaches_a_server(tool_server, transport):
+async def test_gateway__the_callers_credentials_are_not_forwarded_to_servers(
+    tool_server, transport
+):
     headers = {"X-Caller": "caller's", "Cookie": "a=caller's"}
     name = f"headers-{transport}"
     async with started_remote(transport=transport) as remote:
@@ -43,7 +45,7 @@ async def test_nothing_that_a_caller_authenticates_with_reaches_a_server(tool_se
             assert not any(tool_server.token in value for value in request.values())
 
 
-async def test_progress_of_a_remote_call_arrives(tool_server, tools):
+async def test_gateway__progress_of_a_remote_call_is_forwarded(tool_server, tools):
     told = []
 
     async def note(*progress):
@@ -57,7 +59,9 @@ async def test_progress_of_a_remote_call_arrives(tool_server, tools):
     assert told == [(1, 2, "half")]
 
 
-async def test_a_remote_server_that_comes_late_or_again_is_found(tool_server, tools):
+async def test_gateway__reconnects_to_a_remote_server_that_starts_late_or_restarts(
+    tool_server, tools
+):
     port = free_port()
     added = await add(tools, "late", url=f"http://127.0.0.1:{port}/mcp")
     assert (added["state"], added["tools"]) == ("failed", [])
@@ -72,7 +76,7 @@ async def test_a_remote_server_that_comes_late_or_again_is_found(tool_server, to
     await tools.call_tool("mcp_remove_server", {"name": "late"})
 
 
-async def test_who_wants_a_credential_is_told_apart(tool_server, tools):
+async def test_gateway__reports_http_status_401_of_a_remote_server(tool_server, tools):
     """The tool server itself is one that wants a token."""
     added = await add(tools, "locked", url=f"{tool_server.url}/mcp/")
     assert "401" in added["error"]

@@ -15,7 +15,7 @@ _SHIPPED = Path(__file__).parents[3] / "docker/sandbox/mcp.json"
 _SERVERS = json.loads(_SHIPPED.read_bytes())["mcpServers"]
 
 
-def test_the_shipped_servers_are_there_to_be_switched_on():
+def test_shipped_servers__are_disabled_by_default():
     assert _SERVERS.keys() >= {
         *("playwright", "context7", "ctxkit", "sequential-thinking", "awesome-copilot")
     }
@@ -24,7 +24,7 @@ def test_the_shipped_servers_are_there_to_be_switched_on():
 
 
 @pytest.mark.parametrize("name", _SERVERS)
-def test_each_can_be_launched_with_the_variables_it_names(name):
+def test_shipped_servers__need_only_the_variables_they_name(name):
     entry = ServerConfig.of(name, _SERVERS[name], ConfigSource.SHIPPED)
     launch = entry.launch({"CTXKIT_URL": "http://127.0.0.1:9000/mcp"})
     if launch.transport is Transport.STDIO:
@@ -33,12 +33,12 @@ def test_each_can_be_launched_with_the_variables_it_names(name):
         assert all(re.fullmatch(r"@[\w-]+/[\w-]+@\d+\.\d+\.\d+", one) for one in packages)
 
 
-def test_the_one_without_a_package_says_what_it_wants():
+def test_shipped_servers__a_missing_variable_is_named():
     with pytest.raises(InvalidServerConfig, match="CTXKIT_URL"):
         ServerConfig.of("ctxkit", _SERVERS["ctxkit"], ConfigSource.SHIPPED).launch({})
 
 
-def test_the_ports_are_those_that_are_documented():
+def test_shipped_servers__use_the_documented_ports():
     urls = {name: document["url"] for name, document in _SERVERS.items() if "url" in document}
     assert "127.0.0.1:8080/" in urls["awesome-copilot"]
     assert "127.0.0.1:8081/" in urls["extra"]

@@ -6,7 +6,7 @@ from sandbox_tools.gateway.config_files import InvalidConfigFile
 from sandbox_tools.gateway.server_config import ConfigSource
 
 
-def test_the_last_one_who_names_a_server_is_believed(files):
+def test_config_files__later_sources_override_earlier_ones(files):
     sources = files.sources()
     files.say(files.shipped, {"a": {"command": "1"}, "b": {"command": "1"}, "c": {"command": "1"}})
     files.say(files.user, {"b": {"command": "2"}, "c": {"command": "2"}})
@@ -20,12 +20,12 @@ def test_the_last_one_who_names_a_server_is_believed(files):
     assert [entries[name].source for name in ("claude", *"abc")] == list(ConfigSource)
 
 
-def test_the_agents_own_servers_are_there_to_be_switched_on(files):
+def test_config_files__built_in_servers_are_disabled_by_default(files):
     entries = files.sources().configs()
     assert {name for name, entry in entries.items() if entry.disabled} == {"claude", "codex"}
 
 
-def test_a_switch_counts_whoever_named_the_server(files):
+def test_config_files__the_users_switch_overrides_every_source(files):
     files.say(files.shipped, {"a": {"command": "1", "disabled": True}})
     files.set({"c": {"command": "3"}})
     files.say(files.user, {}, switched={"a": True, "c": False, "claude": True})
@@ -33,7 +33,7 @@ def test_a_switch_counts_whoever_named_the_server(files):
     assert [entries[name].disabled for name in ("a", "c", "claude")] == [False, True, False]
 
 
-def test_a_file_that_is_replaced_is_read_again(files):
+def test_config_files__a_replaced_file_is_read_again(files):
     sources = files.sources()
     files.say(files.shipped, {"a": {"command": "1"}})
     assert "a" in sources.configs()
@@ -45,7 +45,7 @@ def test_a_file_that_is_replaced_is_read_again(files):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"mcpServers": []}'])
-def test_a_file_that_somebody_broke_counts_as_it_was_before_and_is_told(files, content):
+def test_config_files__an_invalid_file_keeps_its_last_valid_content_and_is_reported(files, content):
     sources = files.sources()
     files.say(files.user, {"a": {"command": "1"}})
     sources.configs()
@@ -56,12 +56,12 @@ def test_a_file_that_somebody_broke_counts_as_it_was_before_and_is_told(files, c
         sources.user.load()
 
 
-def test_what_is_no_server_in_a_file_harms_no_other(files):
+def test_config_files__an_invalid_entry_does_not_affect_others(files):
     files.say(files.user, {"a": 3, "b": {"command": "1"}})
     assert {"a", "b"} <= files.sources().configs().keys()
 
 
-def test_the_users_file_is_for_its_owner_alone(files):
+def test_config_files__the_users_file_is_private(files):
     sources = files.sources()
     sources.user.replace({"mcpServers": {"a": {"command": "1"}}})
     assert stat.S_IMODE(files.user.stat().st_mode) == 0o600

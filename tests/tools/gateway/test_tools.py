@@ -40,14 +40,14 @@ async def names(client):
     return {tool.name for tool in await client.list_tools()}
 
 
-async def test_a_server_that_is_added_offers_its_tools_under_its_name(tools):
+async def test_mcp_add_server__offers_tools_prefixed_with_the_server_name(tools):
     added = await add(tools, "added")
     assert "added__say" in added["tools"]
     assert set(added["tools"]) <= await names(tools)
     assert await call(tools, "added__say", text="hello") == "hello"
 
 
-async def test_an_answer_that_clients_would_lose_for_its_length_is_cut(tools):
+async def test_gateway__results_above_the_message_limit_are_truncated(tools):
     await add(tools, "long")
     assert await call(tools, "long__say", text="x" * 900_000) == "x" * 900_000
     told = await call(tools, "long__say", text="x" * 1_100_000)
@@ -55,7 +55,7 @@ async def test_an_answer_that_clients_would_lose_for_its_length_is_cut(tools):
     assert "\n[… 1050000 characters truncated …]\n" in told
 
 
-async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
+async def test_mcp_remove_server__ends_all_processes_of_the_server(tools):
     await add(tools, "removed", "--start-a-grandchild", "--stay")
     pids = await processes(tools, "removed")
     assert len(pids) == 2
@@ -67,7 +67,7 @@ async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
         await tools.call_tool("mcp_enable_server", {"name": "removed"})
 
 
-async def test_it_can_be_switched_off_and_on(tools):
+async def test_mcp_disable_server__hides_tools_until_the_server_is_enabled(tools):
     await add(tools, "switched")
     pids = await processes(tools, "switched")
     off = await tools.call_tool("mcp_disable_server", {"name": "switched"})
@@ -80,7 +80,7 @@ async def test_it_can_be_switched_off_and_on(tools):
     assert await call(tools, "switched__say", text="hello") == "hello"
 
 
-async def test_a_call_tells_of_its_progress(tools):
+async def test_gateway__progress_of_a_call_is_forwarded(tools):
     told: asyncio.Queue[tuple[object, ...]] = asyncio.Queue()
 
     async def note(*progress):
@@ -92,7 +92,7 @@ async def test_a_call_tells_of_its_progress(tools):
         assert await told.get() == (1, 2, "half")
 
 
-async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(tools, tmp_path):
+async def test_gateway__cancellation_is_forwarded_to_the_server(tools, tmp_path):
     told = asyncio.Event()
 
     async def note(*_):
@@ -110,7 +110,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(tools, tmp_pa
     await until(lambda: marker.exists() and marker.read_text() == "cancelled")
 
 
-async def test_clients_of_the_handshake_are_told_that_the_list_has_changed(tool_server, tools):
+async def test_tool_list_notifier__notifies_clients_that_used_the_handshake(tool_server, tools):
     told = asyncio.Event()
 
     async def note(message):
@@ -130,7 +130,7 @@ async def test_clients_of_the_handshake_are_told_that_the_list_has_changed(tool_
         assert "told__grown" in await names(idle)
 
 
-async def test_clients_of_2026_who_listen_are_told_so_too(tool_server, tools):
+async def test_tool_list_notifier__notifies_subscribers_of_protocol_2026(tool_server, tools):
     headers = {"Authorization": f"Bearer {tool_server.token}"}
     async with create_mcp_http_client(headers) as http:
         transport = streamable_http_client(f"{tool_server.url}/mcp/", http_client=http)
@@ -154,19 +154,21 @@ async def test_clients_of_2026_who_listen_are_told_so_too(tool_server, tools):
         ({"name": "x", "command": "${UNSET_VARIABLE}"}, "uses the variable UNSET_VARIABLE"),
     ],
 )
-async def test_what_cannot_be_added_is_not_kept(tool_server, tools, arguments, sentence):
+async def test_mcp_add_server__invalid_servers_are_not_stored(
+    tool_server, tools, arguments, sentence
+):
     with pytest.raises(ToolError, match=sentence):
         await tools.call_tool("mcp_add_server", arguments)
     listed = (await tools.call_tool("mcp_list_servers")).structured_content
     assert arguments["name"] not in {server["name"] for server in listed["servers"]}
 
 
-async def test_built_in_servers_are_not_removed_but_switched(tools):
+async def test_mcp_remove_server__built_in_servers_can_only_be_disabled(tools):
     with pytest.raises(ToolError, match="claude was not added with mcp_add_server"):
         await tools.call_tool("mcp_remove_server", {"name": "claude"})
 
 
-async def test_no_answer_has_the_values_of_an_entry(tool_server, tools):
+async def test_mcp_list_servers__results_contain_no_configuration_values(tool_server, tools):
     secret = "s3cret-of-the-entry"
     await add(tools, "secretive", env={"KEY": secret})
     listed = await tools.call_tool("mcp_list_servers")
@@ -176,7 +178,7 @@ async def test_no_answer_has_the_values_of_an_entry(tool_server, tools):
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
-async def test_servers_of_the_settings_come_and_go_with_them(tool_server, tools):
+async def test_gateway__servers_of_the_settings_file_follow_its_changes(tool_server, tools):
     tool_server.set(mcp_servers={"given": small_server()})
     while "given__say" not in await names(tools):
         pass
@@ -187,7 +189,7 @@ async def test_servers_of_the_settings_come_and_go_with_them(tool_server, tools)
     await until_gone(pids)
 
 
-async def test_one_that_hangs_at_its_start_holds_up_nobody(tool_server, tools):
+async def test_gateway__a_server_that_hangs_at_start_delays_no_other_call(tool_server, tools):
     hanging = {"command": "sleep", "args": ["600"]}
     tool_server.set(mcp_servers={"hanging": hanging})
     (tool_server.workspace / "here").write_text("here\n")
@@ -201,7 +203,7 @@ async def test_one_that_hangs_at_its_start_holds_up_nobody(tool_server, tools):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_no_process_outlives_the_tool_server(tmp_path, number):
+async def test_gateway__no_server_process_outlives_the_tool_server(tmp_path, number):
     async with started_tool_server(tmp_path) as server:
         async with server.client() as client:
             await add(client, "one", "--start-a-grandchild", "--stay")

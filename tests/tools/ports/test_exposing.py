@@ -16,9 +16,7 @@ async def told(tool_server):
 @pytest.mark.parametrize(
     ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::")]
 )
-async def test_the_address_of_a_port_is_told_with_whether_something_listens(
-    tools, told, family, address
-):
+async def test_expose_port__returns_url_and_listening(tools, told, family, address):
     port = free_port()
     asked = {"port": port}
     url = f"http://{port}-abc.localhost:8100"
@@ -29,7 +27,7 @@ async def test_the_address_of_a_port_is_told_with_whether_something_listens(
     assert result.structured_content == {"url": url, "listening": True}
 
 
-async def test_a_port_that_a_client_has_is_not_listened_to(tools, told):
+async def test_expose_port__client_sockets_are_not_listeners(tools, told):
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname(), source_address=("127.0.0.1", 0)) as client,
@@ -38,13 +36,13 @@ async def test_a_port_that_a_client_has_is_not_listened_to(tools, told):
     assert result.structured_content["listening"] is False
 
 
-async def test_without_a_server_that_says_so_no_address_is_told(tools):
+async def test_expose_port__needs_a_configured_public_url(tools):
     result = await tools.call_tool("expose_port", {"port": 80}, raise_on_error=False)
     assert result.is_error
     assert "No public URL is configured" in result.content[0].text
 
 
-async def test_what_is_no_port_is_refused(tools):
+async def test_expose_port__rejects_invalid_ports(tools):
     for port in (0, 65536):
         result = await tools.call_tool("expose_port", {"port": port}, raise_on_error=False)
         assert "Invalid arguments for expose_port. port: " in result.content[0].text

@@ -62,14 +62,16 @@ async def run_too_long(tools, programs):
     return ran.content[0].text, is_alive
 
 
-async def test_what_runs_as_root_is_killed_by_who_may_become_root(tools, programs):
+async def test_run_command__a_timeout_kills_root_processes_with_sudo(tools, programs):
     (programs / "sudo").symlink_to("as-root")
     said, is_alive = await run_too_long(tools, programs)
     assert said.startswith("[timed out and killed after 1 s.")
     assert not is_alive
 
 
-async def test_what_runs_as_root_holds_up_nobody_who_may_not_kill_it(tools, programs):
+async def test_run_command__a_timeout_does_not_wait_for_root_processes_without_sudo(
+    tools, programs
+):
     (programs / "sudo").write_text("#!/bin/sh\nexit 1\n")
     (programs / "sudo").chmod(0o755)
     said, is_alive = await run_too_long(tools, programs)

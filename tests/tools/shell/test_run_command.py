@@ -22,34 +22,34 @@ def place(tool_server, request):
     return directory
 
 
-async def test_stdout_and_stderr_come_in_their_order_with_the_exit_code(tools):
+async def test_run_command__returns_interleaved_output_and_exit_code(tools):
     text = await run(tools, "echo one; echo two >&2; echo three\nprintf four; exit 3")
     assert text == "one\ntwo\nthree\nfour\n[exit code 3]"
 
 
-async def test_a_script_may_write_to_its_stderr_by_name(tools):
+async def test_run_command__dev_stderr_can_be_opened(tools):
     text = await run(tools, "echo one; echo two > /dev/stderr; echo three > /dev/stdout")
     assert text == "one\ntwo\nthree\n[exit code 0]"
 
 
-async def test_it_runs_in_the_workspace_or_where_it_is_told_to(tools, tool_server):
+async def test_run_command__runs_in_the_working_directory_or_cwd(tools, tool_server):
     assert await run(tools, "pwd") == f"{tool_server.workspace}\n[exit code 0]"
     assert await run(tools, "pwd", cwd="/usr") == "/usr\n[exit code 0]"
     with pytest.raises(ToolError, match="cwd /nowhere does not exist"):
         await run(tools, "pwd", cwd="/nowhere")
 
 
-async def test_a_command_that_reads_finds_its_stdin_empty(tools):
+async def test_run_command__stdin_is_empty(tools):
     assert await run(tools, "cat; read x || echo none") == "none\n[exit code 0]"
 
 
-async def test_it_has_the_variables_of_the_sandbox_and_not_the_token(tools, tool_server):
+async def test_run_command__has_the_sandbox_variables_but_no_token(tools, tool_server):
     tool_server.set(envs={"GREETING": "hello 'you'\nthere"})
     assert await run(tools, 'echo "$GREETING"') == "hello 'you'\nthere\n[exit code 0]"
     assert tool_server.token not in await run(tools, "env")
 
 
-async def test_what_does_not_end_in_time_is_killed_and_what_it_wrote_is_told(tools, place):
+async def test_run_command__a_timeout_kills_the_command_and_returns_its_output(tools, place):
     command = """
         trap 'echo asked to end' TERM
         (trap '' TERM; echo $BASHPID > stubborn; sleep 600) &
@@ -66,7 +66,7 @@ async def test_what_does_not_end_in_time_is_killed_and_what_it_wrote_is_told(too
     assert not alive(place / "elsewhere")
 
 
-async def test_a_cancelled_call_ends_the_command(tools, place):
+async def test_run_command__a_cancelled_call_ends_the_command(tools, place):
     call = asyncio.create_task(run(tools, "sleep 600 & echo $! > pid; wait", cwd=str(place)))
     await until(lambda: (place / "pid").exists() and (place / "pid").read_text())
     call.cancel()
@@ -75,7 +75,7 @@ async def test_a_cancelled_call_ends_the_command(tools, place):
     await until(lambda: not alive(place / "pid"))
 
 
-async def test_a_cancelled_call_leaves_no_zombie(tools, place):
+async def test_run_command__a_cancelled_call_leaves_no_zombie(tools, place):
     call = asyncio.create_task(run(tools, "echo $$ > pid; exec sleep 600", cwd=str(place)))
     await until(lambda: (place / "pid").exists() and (place / "pid").read_text())
     call.cancel()
@@ -85,7 +85,7 @@ async def test_a_cancelled_call_leaves_no_zombie(tools, place):
     await until(lambda: not process.exists())
 
 
-async def test_processes_that_are_left_running_hold_up_nobody_and_keep_writing(tools, place):
+async def test_run_command__remaining_processes_keep_writing_to_the_output_file(tools, place):
     command = "(until [ -e go ]; do sleep 0.01; done; echo later; echo done > done) & echo started"
     text = await run(tools, command, cwd=str(place))
     assert text.startswith("started\n[exit code 0; processes that it started are still running")
@@ -96,7 +96,7 @@ async def test_processes_that_are_left_running_hold_up_nobody_and_keep_writing(t
     await until(lambda: file.read_text() == "started\nlater\n")
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(tools):
+async def test_run_command__long_output_is_truncated_and_stored_in_a_file(tools):
     text = await run(tools, "seq 100000; echo end")
     assert len(text) < 31_000
     assert text.startswith("1\n2\n3\n")
@@ -107,11 +107,11 @@ async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(tools):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-async def test_bytes_that_are_no_text_are_told_as_well_as_they_can_be(tools):
+async def test_run_command__invalid_utf_8_is_replaced(tools):
     assert await run(tools, r"printf 'a\377b\000c'") == "a\ufffdb\0c\n[exit code 0]"
 
 
-async def test_progress_tells_the_last_line_while_it_runs(tools, place):
+async def test_run_command__progress_contains_the_last_line(tools, place):
     told: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
     os.mkfifo(place / "fifo")
 
@@ -131,13 +131,13 @@ async def test_progress_tells_the_last_line_while_it_runs(tools, place):
         await call
 
 
-async def test_what_ended_a_command_is_told(tools):
+async def test_run_command__reports_signals(tools):
     assert (
         await run(tools, "kill -SEGV $$") == "[no output; killed by signal 11 (Segmentation fault)]"
     )
     assert "the sandbox may be out of memory" in await run(tools, "kill -KILL $$")
 
 
-async def test_a_command_that_is_too_long_for_a_process_says_so(tools):
+async def test_run_command__commands_above_128_kib_are_rejected(tools):
     with pytest.raises(ToolError, match="Write it to a file with write_file and run the file"):
         await run(tools, f": {'x' * 140_000}")

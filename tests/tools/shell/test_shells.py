@@ -54,7 +54,7 @@ async def shell(tools, request):
         await calls.call("shell_kill")
 
 
-async def test_a_shell_keeps_what_commands_change_in_it(shell):
+async def test_shell_run__state_persists_between_commands(shell):
     await shell.run(
         "cd /usr; export A=1; declare -A map=([key]=value); twice() { echo $1 $1; }; (exit 7)"
     )
@@ -62,12 +62,12 @@ async def test_a_shell_keeps_what_commands_change_in_it(shell):
     assert text == "7 /usr 1 value\nword word\n[exit code 0]"
 
 
-async def test_the_output_of_a_command_is_told_without_what_a_terminal_adds(shell):
+async def test_shell_run__output_contains_no_terminal_sequences(shell):
     command = r"""printf '\e[31mred\e[m\n'; echo err >&2; printf '10%%\r50%%\r100%%\r\e[Kdone'"""
     assert await shell.run(command) == "red\nerr\ndone\n[exit code 0]"
 
 
-async def test_bytes_of_any_kind_neither_end_a_command_nor_the_shell(shell):
+async def test_shell_run__binary_output_breaks_nothing(shell):
     text = await shell.run(
         r"head -c 9000 /bin/ls; printf '\e]133;D;sandbox=1\a\eP\e]0;'; echo; echo the end of it"
     )
@@ -75,13 +75,13 @@ async def test_bytes_of_any_kind_neither_end_a_command_nor_the_shell(shell):
     assert await shell.run("echo after") == "after\n[exit code 0]"
 
 
-async def test_an_unfinished_command_fails_and_the_shell_goes_on(shell):
+async def test_shell_run__an_incomplete_command_fails_and_the_shell_continues(shell):
     text = await shell.run('echo "unfinished')
     assert "unexpected EOF" in text
     assert await shell.run("if true; then echo on; fi # ok") == "on\n[exit code 0]"
 
 
-async def test_a_command_that_reads_is_given_its_input(shell):
+async def test_shell_write__sends_input_to_a_command(shell):
     text = await shell.run("read -p 'name? ' name; echo hello $name", timeout_s=0.5)
     assert text.startswith("name? \n[still running after 0.5 s;")
     with pytest.raises(ToolError, match="still running: read -p 'name"):
@@ -91,7 +91,7 @@ async def test_a_command_that_reads_is_given_its_input(shell):
     assert text.endswith("[idle; the last command ended: exit code 0]")
 
 
-async def test_keys_interrupt_a_command(shell):
+async def test_shell_write__keys_interrupt_a_command(shell):
     await shell.run("sleep 600; echo not reached", timeout_s=0.5)
     text = await shell.write(keys=["C-c"])
     assert "not reached\n" not in text.replace("echo not reached", "")
@@ -99,12 +99,12 @@ async def test_keys_interrupt_a_command(shell):
     assert await shell.run("echo $?") == "130\n[exit code 0]"
 
 
-async def test_a_key_that_there_is_not_is_refused(shell):
+async def test_shell_write__unknown_keys_are_rejected(shell):
     with pytest.raises(ToolError, match="Unknown key 'Ctrl-C'"):
         await shell.write(keys=["Ctrl-C"])
 
 
-async def test_a_program_that_fills_the_screen_is_seen_and_left(shell, tool_server):
+async def test_shell_run__full_screen_programs_can_be_viewed_and_left(shell, tool_server):
     (tool_server.workspace / "long.txt").write_text("".join(f"line {n}\n" for n in range(500)))
     text = await shell.run("less long.txt", timeout_s=1)
     assert text.startswith("line 0\nline 1\n")
@@ -114,7 +114,7 @@ async def test_a_program_that_fills_the_screen_is_seen_and_left(shell, tool_serv
     assert (await shell.view(wait_s=30)).endswith("[idle; the last command ended: exit code 0]")
 
 
-async def test_long_output_is_cut_and_whole_in_a_file(shell):
+async def test_shell_run__long_output_is_truncated_and_stored_in_a_file(shell):
     text = await shell.run("seq 100000; echo end")
     assert len(text) < 31_000
     assert text.startswith("1\n2\n3\n")
@@ -123,12 +123,12 @@ async def test_long_output_is_cut_and_whole_in_a_file(shell):
     assert b"\r\n50000\r\n" in Path(path).read_bytes()
 
 
-async def test_what_runs_on_in_the_background_holds_up_nobody(shell):
+async def test_shell_run__background_jobs_do_not_delay_the_result(shell):
     assert (await shell.run("sleep 600 &")).endswith("exit code 0]")
     assert "143\n" in await shell.run("kill %1; wait %1; echo $?")
 
 
-async def test_settings_that_trouble_scripts_do_not_trouble_the_shell(shell):
+async def test_shell_run__works_with_unusual_bash_options(shell):
     await shell.run(
         "PROMPT_COMMAND=; set -u -o noclobber -o vi; IFS=0123456789; alias printf=false; set -o pipefail"
     )
@@ -136,7 +136,7 @@ async def test_settings_that_trouble_scripts_do_not_trouble_the_shell(shell):
     assert await shell.run("set -e; echo strict") == "strict\n[exit code 0]"
 
 
-async def test_a_shell_that_exits_is_told_with_its_code(shell):
+async def test_shell_run__an_exit_of_the_shell_is_reported_with_its_code(shell):
     text = await shell.run("echo bye; exit 3")
     assert text.startswith("bye\n")
     assert f"shell {shell.name} has ended (exit code 3)" in text
@@ -147,14 +147,14 @@ async def test_a_shell_that_exits_is_told_with_its_code(shell):
     assert await shell.run("echo anew") == "anew\n[exit code 0]"
 
 
-async def test_a_shell_has_the_variables_of_the_sandbox(tools, tool_server):
+async def test_shell_open__has_the_variables_of_the_sandbox(tools, tool_server):
     tool_server.set(envs={"GREETING": "hello 'you'\nthere", "not a name": "x"})
     shell = await opened(tools, "with-variables")
     assert await shell.run('echo "$GREETING"') == "hello 'you'\nthere\n[exit code 0]"
     await shell.call("shell_kill")
 
 
-async def test_a_person_who_types_keeps_the_agent_from_running_into_it(shell, sockets):
+async def test_shell_run__refuses_while_a_person_runs_a_program(shell, sockets):
     tmux(sockets, "send-keys", "-t", shell.name, "cat", "Enter")
     await until(
         lambda: "cat" in tmux(sockets, "list-panes", "-a", "-F", "#{pane_current_command}").stdout
@@ -168,7 +168,7 @@ async def test_a_person_who_types_keeps_the_agent_from_running_into_it(shell, so
     assert await shell.run("echo yes") == "yes\n[exit code 0]"
 
 
-async def test_a_cancelled_call_interrupts_the_command(shell, tool_server):
+async def test_shell_run__a_cancelled_call_interrupts_the_command(shell, tool_server):
     pid = tool_server.workspace / "interrupted"
     call = asyncio.create_task(shell.run(f"sh -c 'echo $$ > {pid}; exec sleep 600'"))
     await until(lambda: pid.exists() and pid.read_text())
@@ -178,7 +178,7 @@ async def test_a_cancelled_call_interrupts_the_command(shell, tool_server):
     await until(lambda: not alive(pid))
 
 
-async def test_killing_a_shell_ends_all_that_runs_in_it(shell, tool_server):
+async def test_shell_kill__ends_all_processes_of_the_shell(shell, tool_server):
     pid = tool_server.workspace / "stubborn"
     await shell.run(f"(trap '' HUP TERM; echo $BASHPID > {pid}; sleep 600) & disown")
     await until(lambda: pid.exists() and pid.read_text())
@@ -189,7 +189,7 @@ async def test_killing_a_shell_ends_all_that_runs_in_it(shell, tool_server):
         await shell.view()
 
 
-async def test_a_command_in_the_background_is_viewed_and_its_end_told(tools, tool_server):
+async def test_run_command__background_commands_can_be_viewed_to_their_end(tools, tool_server):
     os.mkfifo(tool_server.workspace / "go")
     told = await tools.call_tool(
         "run_command", {"command": "echo begun; cat go; exit 4", "background": True}
@@ -204,7 +204,7 @@ async def test_a_command_in_the_background_is_viewed_and_its_end_told(tools, too
     await job.call("shell_kill")
 
 
-async def test_who_waits_for_the_end_of_a_command_in_the_background_is_told_how_it_ended(tools):
+async def test_shell_view__wait_s_reports_the_exit_code_of_a_background_command(tools):
     for _ in range(20):  # tmux may know of an end later than the tool server
         told = await tools.call_tool("run_command", {"command": "read; exit 4", "background": True})
         job = Calls(tools, told.content[0].text.split()[0])
@@ -214,7 +214,7 @@ async def test_who_waits_for_the_end_of_a_command_in_the_background_is_told_how_
         await job.call("shell_kill")
 
 
-async def test_shells_are_found_again_by_another_tool_server(shell, tool_server, sockets, tmp_path):
+async def test_shells__survive_a_restart_of_the_tool_server(shell, tool_server, sockets, tmp_path):
     await shell.run("kept=yes")
     await shell.run("cat; echo $kept", timeout_s=0.5)
     home = tool_server.settings.parent / "home"
@@ -229,7 +229,7 @@ async def test_shells_are_found_again_by_another_tool_server(shell, tool_server,
         assert await found.run("echo $kept") == "yes\n[exit code 0]"
 
 
-async def test_when_tmux_is_killed_calls_end_and_shells_can_be_opened_again(tools, tool_server):
+async def test_shells__can_be_opened_again_after_tmux_was_killed(tools, tool_server):
     shell = await opened(tools, "short-lived")
     call = asyncio.create_task(shell.run("echo $PPID > tmux-pid; sleep 600"))
     pid = tool_server.workspace / "tmux-pid"
@@ -247,7 +247,7 @@ async def test_when_tmux_is_killed_calls_end_and_shells_can_be_opened_again(tool
     await shell.call("shell_kill")
 
 
-async def test_so_many_shells_and_no_more(tools, sockets):
+async def test_shells__the_number_of_shells_is_limited(tools, sockets):
     await tools.call_tool("run_command", {"command": "true", "background": True})
     await Calls(tools, "job-1").view(wait_s=60)
     for _ in range(16):  # the last one takes the place of the command that has ended
@@ -257,14 +257,14 @@ async def test_so_many_shells_and_no_more(tools, sockets):
     tmux(sockets, "kill-server")
 
 
-async def test_a_shell_of_a_name_that_is_taken_or_none_is_not_opened(shell):
+async def test_shell_open__rejects_used_and_invalid_names(shell):
     with pytest.raises(ToolError, match=f"Shell {shell.name} already exists"):
         await opened(shell.client, shell.name)
     with pytest.raises(ToolError, match="Invalid arguments for shell_open"):
         await opened(shell.client, "../elsewhere")
 
 
-async def test_what_a_shell_shows_is_bounded(shell):
+async def test_shell_view__truncates_long_screens(shell):
     await shell.run("for i in {1..3000}; do echo $i $(printf %080d 0); done")
     text = await shell.view(lines_above=2000)
     assert 50_000 < len(text) < 51_000
@@ -272,7 +272,7 @@ async def test_what_a_shell_shows_is_bounded(shell):
     assert text.endswith("exit code 0]")
 
 
-async def test_a_session_of_a_person_is_none_of_the_shells(shell, sockets):
+async def test_shells__ignore_sessions_of_a_person(shell, sockets):
     tmux(sockets, "new-session", "-d", "-s", "shell-1")
     told = (await shell.client.call_tool("shell_open", {})).content[0].text
     assert told.startswith("Shell shell-2 is open")
@@ -281,7 +281,7 @@ async def test_a_session_of_a_person_is_none_of_the_shells(shell, sockets):
     tmux(sockets, "kill-session", "-t", "shell-1")
 
 
-async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, tool_server):
+async def test_shell_open__a_shell_without_prompt_is_an_error_with_its_screen(tools, tool_server):
     profile = tool_server.settings.parent / "home" / ".profile"
     profile.write_text("echo nowhere; exit 1\n")
     try:
@@ -291,7 +291,7 @@ async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, t
         profile.unlink()
 
 
-async def test_without_tmux_a_sentence_tells_so(tmp_path, monkeypatch):
+async def test_shells__a_missing_tmux_is_an_error_that_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolError, match="need tmux, which is not installed"):
         await Tmux("none").panes()
