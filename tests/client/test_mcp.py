@@ -19,7 +19,7 @@ from sandbox_client.langchain import async_mcp_tools, mcp_tools
 from sandbox_client.protocol.address import Address
 from sandbox_client.protocol.mcp_messages import ToolProgress, ToolServerError
 from tests.client.sync_in_thread import SyncInThread
-from tests.tools.serving import started_tool_server
+from tests.tools.tool_server_process import started_tool_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

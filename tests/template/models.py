@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tests.engine.engine_process import REPOSITORY
 
-PROGRAM = REPOSITORY / "tests/tools/agents/model_endpoint.py"
+PROGRAM = REPOSITORY / "tests/tools/model_endpoint.py"
 PORT = 18080
 URL = f"http://127.0.0.1:{PORT}"
 ENVS = {

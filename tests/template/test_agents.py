@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from tests.engine.polling import until
 from tests.server.support.event_reader import following
 from tests.template.models import AGENTS, CLAUDE, CODEX
-from tests.tools.agents.serving import AgentClient
+from tests.tools.agent_server_process import AgentClient
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
 

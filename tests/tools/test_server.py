@@ -15,8 +15,8 @@ from fastmcp.exceptions import ToolError
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.tools.serving import started_tool_server
-from tests.tools.waiting import until
+from tests.tools.polling import until
+from tests.tools.tool_server_process import started_tool_server
 
 
 def _request(method, params):

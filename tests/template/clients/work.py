@@ -13,7 +13,7 @@ from tests.template.clients.hands import Hands
 
 _PNG = "89504e470d0a1a0a"
 _DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-_SMALL_SERVER = Path(__file__).parents[2] / "tools/gateway/small_server.py"
+_STDIO_SERVER = Path(__file__).parents[2] / "tools/gateway/stdio_server.py"
 _REMOTE_SERVER = """
 from fastmcp import FastMCP
 
@@ -193,8 +193,8 @@ async def have_agents_work(hands: Hands) -> None:
 
 
 async def add_a_server_that_is_a_program(hands: Hands) -> None:
-    name, script = f"{hands.site.name}-small", f"{hands.site.place}/small_server.py"
-    await hands.use("write_file", path=script, content=_SMALL_SERVER.read_text())
+    name, script = f"{hands.site.name}-small", f"{hands.site.place}/stdio_server.py"
+    await hands.use("write_file", path=script, content=_STDIO_SERVER.read_text())
     added = json.loads(
         await hands.use("mcp_add_server", name=name, command="python3", args=[script])
     )

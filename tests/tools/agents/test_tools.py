@@ -4,8 +4,8 @@ import pytest
 import pytest_asyncio
 from fastmcp.exceptions import ToolError
 
-from tests.tools.agents.serving import TIMEOUT_SECONDS
-from tests.tools.serving import started_tool_server, write_settings
+from tests.tools.agent_server_process import TIMEOUT_SECONDS
+from tests.tools.tool_server_process import started_tool_server, write_settings
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

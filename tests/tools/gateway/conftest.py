@@ -9,14 +9,14 @@ from sandbox_tools.gateway.config_files import ConfigFiles
 from sandbox_tools.gateway.gateway import Gateway
 from sandbox_tools.gateway.upstream import Timeouts
 from sandbox_tools.toolkit.settings_file import SettingsFile
-from tests.tools.serving import started_tool_server, write_settings
+from tests.tools.tool_server_process import started_tool_server, write_settings
 
-SMALL_SERVER = [sys.executable, str(Path(__file__).with_name("small_server.py"))]
+STDIO_SERVER = [sys.executable, str(Path(__file__).with_name("stdio_server.py"))]
 QUICK = Timeouts(start=60, retry=0.05, longest_retry=0.1, probe=0.1, relist=0.05)
 
 
-def small_server(*arguments, **more):
-    command, script = SMALL_SERVER
+def stdio_server(*arguments, **more):
+    command, script = STDIO_SERVER
     return {"command": command, "args": [script, *arguments], **more}
 
 

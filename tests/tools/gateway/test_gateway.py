@@ -7,7 +7,7 @@ import pytest
 from sandbox_tools.gateway.errors import UpstreamError
 from sandbox_tools.gateway.gateway import Gateway
 from sandbox_tools.gateway.upstream import State, Timeouts
-from tests.tools.gateway.conftest import small_server
+from tests.tools.gateway.conftest import stdio_server
 from tests.tools.gateway.processes import alive, until, until_gone
 
 
@@ -33,16 +33,16 @@ async def until_state(gateway, name, state):
 
 
 async def test_gateway__restarts_only_servers_whose_configuration_changed(files, gateway):
-    files.set({name: small_server() for name in ("kept", "changed", "removed", "disabled")})
+    files.set({name: stdio_server() for name in ("kept", "changed", "removed", "disabled")})
     for name in ("kept", "changed", "removed", "disabled"):
         await until_state(gateway, name, State.READY)
     before = {name: await processes(gateway, name) for name in gateway.upstreams}
     files.set(
         {
-            "kept": small_server(description="the same in other words"),
-            "changed": small_server(env={"A": "1"}),
-            "disabled": small_server(disabled=True),
-            "added": small_server(),
+            "kept": stdio_server(description="the same in other words"),
+            "changed": stdio_server(env={"A": "1"}),
+            "disabled": stdio_server(disabled=True),
+            "added": stdio_server(),
         }
     )
     await until_state(gateway, "added", State.READY)
@@ -57,7 +57,7 @@ async def test_gateway__restarts_only_servers_whose_configuration_changed(files,
 async def test_gateway__servers_get_sandbox_and_own_variables_but_no_token(files, gateway):
     own = {"BOTH": "own", "MADE": "of-${KEY}"}
     envs = {"KEY": "k", "BOTH": "sandbox's"}
-    files.set({"one": small_server(env=own)}, envs=envs, token="s3cret", password="s3cret")
+    files.set({"one": stdio_server(env=own)}, envs=envs, token="s3cret", password="s3cret")
     await until_state(gateway, "one", State.READY)
     environment = json.loads(await call(gateway, "one", "environment"))
     assert (environment["KEY"], environment["BOTH"], environment["MADE"]) == ("k", "own", "of-k")
@@ -65,7 +65,7 @@ async def test_gateway__servers_get_sandbox_and_own_variables_but_no_token(files
 
 
 async def test_gateway__grandchildren_end_with_their_server(files, gateway):
-    files.set({"one": small_server("--start-a-grandchild", "--stay")})
+    files.set({"one": stdio_server("--start-a-grandchild", "--stay")})
     await until_state(gateway, "one", State.READY)
     pids = await processes(gateway, "one")
     assert len(pids) == 2
@@ -74,7 +74,7 @@ async def test_gateway__grandchildren_end_with_their_server(files, gateway):
 
 
 async def test_gateway__a_crashed_server_is_reported_and_restarted(files, gateway, tmp_path):
-    files.set({"one": small_server()})
+    files.set({"one": stdio_server()})
     await until_state(gateway, "one", State.READY)
     [first] = await processes(gateway, "one")
     with pytest.raises(UpstreamError, match="ended"):
@@ -103,7 +103,7 @@ async def test_gateway__a_crashed_server_is_reported_and_restarted(files, gatewa
 async def test_gateway__a_failed_server_is_reported_and_does_not_affect_others(
     files, gateway, entry, sentence
 ):
-    files.set({"dead": entry, "well": small_server()})
+    files.set({"dead": entry, "well": stdio_server()})
     await until_state(gateway, "dead", State.FAILED)
     await until_state(gateway, "well", State.READY)
     assert gateway.health()["dead"] == {"state": "failed", "tools": 0, "error": sentence}
@@ -112,13 +112,13 @@ async def test_gateway__a_failed_server_is_reported_and_does_not_affect_others(
 
 
 async def test_gateway__lone_surrogates_become_question_marks(files, gateway):
-    files.set({"one": small_server("--half-a-character")})
+    files.set({"one": stdio_server("--half-a-character")})
     await until_state(gateway, "one", State.READY)
     assert await call(gateway, "one", "say", text="cut: ") == "cut: ?"
 
 
 async def test_gateway__an_invalid_result_is_an_error(files, gateway):
-    files.set({"one": small_server("--no-content")})
+    files.set({"one": stdio_server("--no-content")})
     await until_state(gateway, "one", State.READY)
     with pytest.raises(UpstreamError, match="sent invalid MCP messages"):
         await call(gateway, "one", "say", text="hello")
@@ -127,7 +127,7 @@ async def test_gateway__an_invalid_result_is_an_error(files, gateway):
 async def test_gateway__long_tool_lists_are_limited_per_server_and_in_total(files, gateway):
     names = [f"long-{number}" for number in range(4)]
     files.set(
-        {name: small_server("--long-descriptions") for name in names} | {"well": small_server()}
+        {name: stdio_server("--long-descriptions") for name in names} | {"well": stdio_server()}
     )
     for name in (*names, "well"):
         await until_state(gateway, name, State.READY)
@@ -158,7 +158,7 @@ async def test_gateway__a_silent_server_times_out_and_its_processes_end(files, t
 
 async def test_gateway__ends_all_processes_at_shutdown(files, tmp_path):
     gateway = Gateway(files.sources(), directory=tmp_path, logs=tmp_path)
-    files.set({name: small_server("--start-a-grandchild", "--stay") for name in "ab"})
+    files.set({name: stdio_server("--start-a-grandchild", "--stay") for name in "ab"})
     async with gateway.serving():
         for name in "ab":
             await until_state(gateway, name, State.READY)

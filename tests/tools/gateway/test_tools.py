@@ -10,13 +10,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.subscriptions import ToolsListChanged
 
-from tests.tools.gateway.conftest import small_server
+from tests.tools.gateway.conftest import stdio_server
 from tests.tools.gateway.processes import alive, until, until_gone
-from tests.tools.serving import started_tool_server
+from tests.tools.tool_server_process import started_tool_server
 
 
 async def add(client, name, *arguments, **more):
-    entry = small_server(*arguments, **more)
+    entry = stdio_server(*arguments, **more)
     result = await client.call_tool("mcp_add_server", {"name": name, **entry})
     assert result.structured_content["state"] == "ready", result
     return result.structured_content
@@ -179,7 +179,7 @@ async def test_mcp_list_servers__results_contain_no_configuration_values(tool_se
 
 
 async def test_gateway__servers_of_the_settings_file_follow_its_changes(tool_server, tools):
-    tool_server.set(mcp_servers={"given": small_server()})
+    tool_server.set(mcp_servers={"given": stdio_server()})
     while "given__say" not in await names(tools):
         pass
     pids = await processes(tools, "given")

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.tools.serving import started_tool_server
-from tests.tools.shell.terminal import tmux
+from tests.tools.shell.tmux_command import tmux
+from tests.tools.tool_server_process import started_tool_server
 
 
 @pytest.fixture(scope="package")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fastmcp.exceptions import ToolError
 
+from tests.tools.polling import until
 from tests.tools.shell.processes import alive
-from tests.tools.waiting import until
 
 
 async def run(tools, command, **arguments):

@@ -10,10 +10,10 @@ import pytest_asyncio
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.shell.tmux import Tmux
-from tests.tools.serving import started_tool_server
+from tests.tools.polling import until
 from tests.tools.shell.processes import alive
-from tests.tools.shell.terminal import tmux
-from tests.tools.waiting import until
+from tests.tools.shell.tmux_command import tmux
+from tests.tools.tool_server_process import started_tool_server
 
 
 class Calls:

@@ -12,7 +12,7 @@ from fastmcp.exceptions import ToolError
 from sandbox_tools.files.glob_patterns import InvalidGlob, compile_glob
 from sandbox_tools.files.grep_tool import GrepTool
 from sandbox_tools.toolkit.workspace import Workspace
-from tests.tools.waiting import until
+from tests.tools.polling import until
 
 
 def searches():

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from tests.engine.node_packages import NODE, install
-from tests.tools.agents.model_endpoint import ModelEndpoint
-from tests.tools.agents.serving import AgentServer
-from tests.tools.serving import ToolServer, started_tool_server
+from tests.tools.agent_server_process import AgentServer
+from tests.tools.model_endpoint import ModelEndpoint
+from tests.tools.tool_server_process import ToolServer, started_tool_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

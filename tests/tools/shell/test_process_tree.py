@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.tools.serving import started_tool_server
 from tests.tools.shell.processes import alive
+from tests.tools.tool_server_process import started_tool_server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two accounts")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.agents.serving import TIMEOUT_SECONDS, started_agent_server
+from tests.tools.agent_server_process import TIMEOUT_SECONDS, started_agent_server
 
 
 def messages(events, kind):

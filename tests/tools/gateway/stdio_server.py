@@ -1,6 +1,6 @@
 """A small MCP server over stdio, of the standard library, so that it starts in no time.
 
-python small_server.py [--start-a-grandchild] [--stay] [--half-a-character] [--no-content] [--long-descriptions]
+python stdio_server.py [--start-a-grandchild] [--stay] [--half-a-character] [--no-content] [--long-descriptions]
 """
 
 import json

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastmcp.exceptions import ToolError
 
-from tests.tools.waiting import until
+from tests.tools.polling import until
 
 POPUP = "<title>Opener</title><a href=/popup target=_blank>Open</a>"
 

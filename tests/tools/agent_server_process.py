@@ -13,8 +13,8 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.ports import free_port
-from tests.tools.agents.model_endpoint import ModelEndpoint
-from tests.tools.serving import write_settings
+from tests.tools.model_endpoint import ModelEndpoint
+from tests.tools.tool_server_process import write_settings
 
 TIMEOUT_SECONDS = 60
 Event = dict[str, Any]

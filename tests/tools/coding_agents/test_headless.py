@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.tools.agents.model_endpoint import ModelEndpoint
-from tests.tools.agents.serving import AgentServer
+from tests.tools.agent_server_process import AgentServer
+from tests.tools.model_endpoint import ModelEndpoint
 
 SAYS = 'import json, os, sys, time\nprompt = sys.stdin.read()\nsay = lambda text: print(json.dumps({"type": "text", "sessionID": "ses_1", "part": {"text": text}}), flush=True)\n'
 

@@ -4,7 +4,7 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 
-from tests.tools.agents.serving import TIMEOUT_SECONDS
+from tests.tools.agent_server_process import TIMEOUT_SECONDS
 
 
 @asynccontextmanager

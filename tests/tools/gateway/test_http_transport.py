@@ -4,8 +4,8 @@ from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
 
 from tests.ports import free_port
+from tests.tools.gateway.http_server import started_remote
 from tests.tools.gateway.processes import until
-from tests.tools.gateway.remote import started_remote
 
 
 async def add(client, name, **entry):
