@@ -89,7 +89,7 @@ async def run_commands(hands: Hands) -> None:
     )
     assert told == f"out\nerr\n{hands.site.place}\n[exit code 3]"
     late = await hands.use("run_command", command="sleep 600", timeout_s=0.5)
-    assert "killed: it had not ended after 0.5 s" in late
+    assert "timed out and killed after 0.5 s" in late
 
 
 async def run_in_the_background(hands: Hands) -> None:
