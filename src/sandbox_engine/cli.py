@@ -74,7 +74,7 @@ def _explain(error: ValidationError) -> str:
 def _run(settings: Settings, work: str, **options: bool) -> int:
     lacking = missing(settings)
     if lacking:
-        _say("This machine does not meet the engine's requirements:\n")
+        _print("This machine does not meet the engine's requirements:\n")
         _report(lacking)
         return _UNUSABLE
     # Imported late: these modules fail to load when a requirement is missing.
@@ -83,7 +83,7 @@ def _run(settings: Settings, work: str, **options: bool) -> int:
     try:
         uvloop.run(getattr(serve, work)(settings, **options))
     except EngineError as error:
-        _say(f"The engine cannot start: {error}")
+        _print(f"The engine cannot start: {error}")
         return _UNUSABLE
     return 0
 
@@ -92,7 +92,7 @@ def _doctor(settings: Settings) -> int:
     findings = [*examine(settings), *examine_keeper(settings)]
     _report(findings)
     lacking = [one for one in findings if one.required and not one.good]
-    _say(
+    _print(
         "\nThis machine meets all requirements."
         if not lacking
         else "\nThis machine does not meet all requirements."
@@ -103,10 +103,10 @@ def _doctor(settings: Settings) -> int:
 def _report(findings: Iterable[Finding]) -> None:
     for finding in findings:
         mark = "ok  " if finding.good else "MISS" if finding.required else "low "
-        _say(f"  {mark}  {finding.name}: {finding.detail}")
+        _print(f"  {mark}  {finding.name}: {finding.detail}")
         if not finding.good:
-            _say(f"        -> {finding.fix}")
+            _print(f"        -> {finding.fix}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")

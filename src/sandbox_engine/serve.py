@@ -15,7 +15,7 @@ from sandbox_engine.provisional_start import ProvisionalStart
 from sandbox_engine.sandboxes.infrastructure import Infrastructure, sole_owner
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.settings import Settings
-from sandbox_engine.wiring import assemble, say
+from sandbox_engine.wiring import assemble, report
 
 log = get_logger(__name__)
 
@@ -43,12 +43,12 @@ async def _serve(settings: Settings, start: ProvisionalStart) -> None:
         port = listeners[0].getsockname()[1]
         cgroup_controllers.enable()
         infrastructure = await Infrastructure.prepare(settings)
-        stack.push_async_callback(_leave, infrastructure, start)
+        stack.push_async_callback(_shut_down, infrastructure, start)
         with start.awaiting_confirmation():
             for conflict in await infrastructure.network.conflicts():
                 log.warning("the host's firewall blocks sandboxes", conflict=conflict)
             services = await assemble(settings, infrastructure, port=port, running=stack)
-            stack.push_async_callback(_leave_sandboxes, services, start)
+            stack.push_async_callback(_discard_unconfirmed, services, start)
             await server.serve(
                 App(build_api(services), services),
                 listeners,
@@ -64,16 +64,16 @@ async def _stop(services: Services) -> None:
     await services.sandboxes.close()
 
 
-async def _leave_sandboxes(services: Services, start: ProvisionalStart) -> None:
+async def _discard_unconfirmed(services: Services, start: ProvisionalStart) -> None:
     if not start.is_confirmed:
         await services.warm_pool.remove_created()
 
 
-async def _leave(infrastructure: Infrastructure, start: ProvisionalStart) -> None:
+async def _shut_down(infrastructure: Infrastructure, start: ProvisionalStart) -> None:
     if start.is_confirmed:
-        await infrastructure.leave()
+        await infrastructure.detach()
     else:
-        await infrastructure.undo()
+        await infrastructure.roll_back()
 
 
 async def reset(settings: Settings) -> None:
@@ -86,7 +86,7 @@ async def reset(settings: Settings) -> None:
             await lifecycle.kill(record, "the engine is being reset")
         await infrastructure.snapshot_bases.collect([])
         await infrastructure.snapshot_bases.sweep()
-        await infrastructure.clear()
+        await infrastructure.destroy()
 
 
 def _print_instructions(settings: Settings, port: int) -> None:
@@ -95,7 +95,7 @@ def _print_instructions(settings: Settings, port: int) -> None:
     url = f"{scheme}://{host}:{port}"
     key = "YOUR_KEY" if settings.api_key else f'"$(sudo cat {settings.state_dir}/api.key)"'
     proof = "from e2b import Sandbox; print(Sandbox.create().commands.run('uname -a').stdout)"
-    say(
+    report(
         f"The engine is listening on {url}\n"
         "Paste this into another terminal to create a sandbox:\n"
         f"  E2B_API_KEY={key} E2B_API_URL={url} E2B_SANDBOX_URL={url} "

@@ -42,7 +42,7 @@ async def assemble(
     images = ImageStore(settings.images, owner=settings.state_dir)
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
     bases = BaseImages(images, recipe=recipe, registry=_registry(settings))
-    base = await bases.ensure_base(say=say)
+    base = await bases.ensure_base(report=report)
     api_key = find_api_key(settings)
     lifecycle = await infrastructure.adopt()
     builder = Builder(settings, infrastructure, lifecycle, images=images, bases=bases)
@@ -69,7 +69,7 @@ async def assemble(
     guard = DiskGuard(
         service, builder, capacity=infrastructure.capacity, images=infrastructure.containers.images
     )
-    _work(
+    _run_in_background(
         running,
         templates.library.keep_counts(),
         lifecycle.deadlines.run(),
@@ -93,7 +93,7 @@ async def assemble(
     )
 
 
-def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:
+def _run_in_background(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:
     for work in background:
         running.callback(asyncio.create_task(work).cancel)
 
@@ -113,7 +113,7 @@ def _layers_in_use(
     return {*templates.library.layers(), *builder.layers(), *chain.from_iterable(kept)}
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Print a message to standard output."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -11,8 +11,8 @@ def grows_by_less_than(limit: int, *, pid: int) -> Iterator[None]:
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # forget the peak there was before
     before = _peak(pid)
     yield
-    growth = _peak(pid) - before
-    assert growth < limit, f"grew by {growth / MIB:.1f} MiB"
+    write_rate = _peak(pid) - before
+    assert write_rate < limit, f"grew by {write_rate / MIB:.1f} MiB"
 
 
 def _peak(pid: int) -> int:

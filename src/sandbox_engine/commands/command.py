@@ -77,7 +77,7 @@ class Command:
     def follow(self) -> Follower:
         """Follow the command from now on; the first follower also gets the buffered output."""
         follower = self._followers.join()
-        self._go_on()
+        self._resume_reading()
         return follower
 
     async def write(self, data: bytes, *, terminal: bool) -> None:
@@ -142,7 +142,7 @@ class Command:
         """Disconnect all followers; the command keeps running."""
         self._followers.dismiss(error)
 
-    def leave(self, error: Exception) -> None:
+    def release(self, error: Exception) -> None:
         """Stop managing the command without ending it."""
         self._stop()
         self.detach(error)
@@ -160,9 +160,9 @@ class Command:
 
     def _pause(self, seconds: float) -> None:
         self._drain.pause()
-        self._rest = self._loop.call_later(seconds, self._go_on)
+        self._rest = self._loop.call_later(seconds, self._resume_reading)
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None

@@ -17,11 +17,11 @@ class Follower:
     """One reader of a command's output; slow readers do not delay others."""
 
     def __init__(
-        self, spool: Spool, *, ending: Callable[[], Ended], leave: Callable[[], None]
+        self, spool: Spool, *, ending: Callable[[], Ended], release: Callable[[], None]
     ) -> None:
         self._spool = spool
         self._ending = ending
-        self._leave = leave
+        self._leave = release
 
     async def receive(self) -> Output | Ended:
         """Return the next piece of output; after the last piece, the result of the command."""
@@ -69,7 +69,7 @@ class Followers:
             spool.end()
         else:
             self._spools.add(spool)
-        return Follower(spool, ending=self._ending, leave=lambda: self._spools.discard(spool))
+        return Follower(spool, ending=self._ending, release=lambda: self._spools.discard(spool))
 
     def publish(self, output: Output) -> bool:
         """Pass output to all followers; returns whether there is any."""

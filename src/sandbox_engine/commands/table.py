@@ -118,20 +118,20 @@ class CommandTable:
 
     def abandon(self, reason: str) -> None:
         """Forget all commands: their container is gone."""
-        for command in self._let_go(reason):
+        for command in self._release_all(reason):
             self._discard(command)
 
-    def leave(self, reason: str) -> None:
+    def release(self, reason: str) -> None:
         """Release all commands for the next engine to adopt."""
-        self._let_go(reason)
+        self._release_all(reason)
 
-    def _let_go(self, reason: str) -> builtins.list[Command]:
+    def _release_all(self, reason: str) -> builtins.list[Command]:
         self._gone = SandboxGone(reason)
         commands = self.list()
         self._running.clear()
         self._remembered.clear()
         for command in commands:
-            command.leave(self._gone)
+            command.release(self._gone)
         return commands
 
     async def _start(self, request: CommandRequest, deadline: datetime | None) -> Command:

@@ -18,7 +18,7 @@ from sandbox_engine.system.syscalls import (
 _SHOWN_AT = "/proc/sys/kernel/random/boot_id"
 
 
-async def give_boot_id(init: int, *, file: Path) -> None:
+async def mount_boot_id(init: int, *, file: Path) -> None:
     """Mount a boot id of this run's own over the host's.
 
     The OCI runtime refuses mounts at this path.

@@ -71,7 +71,7 @@ def attach_filled(image: Path, mountpoint: Path, *, size: int, fill: Callable[[i
         device, path = loop_devices.set_up(backing.fileno())
         try:
             fill(backing.fileno())
-            loop_devices.forget_reads(device)
+            loop_devices.drop_cached_reads(device)
         except BaseException:
             os.close(device)
             raise

@@ -35,7 +35,7 @@ class MemoryReclaim:
 
     def __init__(self, *, after: timedelta) -> None:
         self._after = after
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tasks: dict[Cgroup, asyncio.Task[None]] = {}
 
     def begin(self, cgroup: Cgroup) -> None:
@@ -53,7 +53,7 @@ class MemoryReclaim:
 
     async def _return(self, cgroup: Cgroup) -> None:
         await asyncio.sleep(self._after.total_seconds())
-        async with self._turn:
+        async with self._lock:
             before = cgroup.usage()
             cgroup.allow_swap(allowed=True)
             await _take(cgroup)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandbox_engine.container import disk
 from sandbox_engine.container.disk_copy import copy_disk
-from sandbox_engine.images.scratch import to_its_end
+from sandbox_engine.images.scratch import run_to_completion
 from sandbox_engine.records.snapshot_store import SnapshotStore
 from sandbox_engine.system.errors import StartFailed
 from sandbox_engine.system.log import get_logger
@@ -22,7 +22,7 @@ class SnapshotBases:
         self._holders: defaultdict[str, set[str]] = defaultdict(set)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def hold(self, base: str | None, *, holder: str) -> list[Path]:
+    async def acquire(self, base: str | None, *, holder: str) -> list[Path]:
         """Mount the snapshots that `base` consists of; returns the layers, lowest first."""
         try:
             chain = self._store.chain(base)
@@ -34,13 +34,13 @@ class SnapshotBases:
                 await asyncio.to_thread(self._mount, snapshot.id)
         return [self._mountpoint(snapshot.id) / "upper" for snapshot in chain]
 
-    async def lay(self, snapshot_id: str, sandbox: Path) -> None:
+    async def create(self, snapshot_id: str, sandbox: Path) -> None:
         """Copy the disk of a sandbox; the copy stays mounted for its first user."""
         image, mountpoint = self._store.image(snapshot_id), self._mountpoint(snapshot_id)
         mountpoint.mkdir(mode=0o700)
-        await to_its_end(partial(copy_disk, sandbox, image, mountpoint=mountpoint))
+        await run_to_completion(partial(copy_disk, sandbox, image, mountpoint=mountpoint))
 
-    async def leave(self, snapshot_id: str) -> None:
+    async def release_unused(self, snapshot_id: str) -> None:
         """Unmount a copy that nobody uses."""
         async with self._locks[snapshot_id]:
             if snapshot_id not in self._holders:

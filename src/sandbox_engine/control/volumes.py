@@ -121,7 +121,7 @@ class FileAnswer(Response):
 @content_router.get("/path", response_model_exclude_none=True)
 async def get_path(volume: VolumeDep, path: PathDep) -> Stat:
     """Get an entry: file, directory or symbolic link."""
-    return Stat.of(await volume.run(partial(content.look, volume.root, path)))
+    return Stat.of(await volume.run(partial(content.describe, volume.root, path)))
 
 
 @content_router.patch("/path", response_model_exclude_none=True)

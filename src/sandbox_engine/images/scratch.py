@@ -75,7 +75,7 @@ def is_locked(descriptor: int) -> bool:
     return True
 
 
-async def to_its_end(work: Callable[[], None]) -> None:
+async def run_to_completion(work: Callable[[], None]) -> None:
     """Run in a thread and wait for it even when cancelled: its directory is removed next."""
     thread = asyncio.create_task(asyncio.to_thread(work))
     try:

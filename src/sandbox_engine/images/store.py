@@ -11,7 +11,7 @@ from sandbox_engine.images.scratch import (
     Scratch,
     discard_abandoned,
     is_locked,
-    to_its_end,
+    run_to_completion,
 )
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
@@ -77,7 +77,7 @@ class ImageStore:
             tree = scratch.path / "tree"
             tree.mkdir(mode=0o755)
             os.chown(tree, self.uid_base, self.uid_base)
-            await to_its_end(partial(fill, tree))
+            await run_to_completion(partial(fill, tree))
             return tree
 
         return await self.make_layer(digest, make)
@@ -95,7 +95,7 @@ class ImageStore:
         async with self._scratch(digest, on_wait=on_wait) as scratch:
             if not layer.exists():
                 tree = await make(scratch)
-                await to_its_end(partial(_move_into_place, tree, layer))
+                await run_to_completion(partial(_move_into_place, tree, layer))
         return layer
 
     async def remove_unused(self, used: Callable[[], Iterable[Path]]) -> None:
@@ -103,7 +103,7 @@ class ImageStore:
 
         It is called when no more claims are possible, so that none is missed.
         """
-        await to_its_end(partial(discard_abandoned, self._building))
+        await run_to_completion(partial(discard_abandoned, self._building))
         async with self._locked():
             held = (digest for digest, holders in self._held.items() if holders)
             self._claims.replace((*(layer.name for layer in used()), *held))
@@ -112,16 +112,16 @@ class ImageStore:
             for layer in list(self._layers.iterdir()):
                 if layer.name not in claimed:
                     layer.rename(trash.path / layer.name)
-        await to_its_end(trash.discard)
+        await run_to_completion(trash.discard)
 
     @asynccontextmanager
-    async def workplace(self) -> AsyncIterator[Scratch]:
+    async def temporary_directory(self) -> AsyncIterator[Scratch]:
         """Provide a directory for temporary work; removed at the end."""
         scratch = Scratch.fresh(self._building)
         try:
             yield scratch
         finally:
-            await to_its_end(scratch.discard)
+            await run_to_completion(scratch.discard)
 
     @asynccontextmanager
     async def _scratch(self, digest: str, *, on_wait: Callable[[], None]) -> AsyncIterator[Scratch]:
@@ -134,10 +134,10 @@ class ImageStore:
             await asyncio.sleep(_LOCK_POLL_S)
             scratch = Scratch.find_free(path)
         try:
-            await to_its_end(scratch.clear)
+            await run_to_completion(scratch.clear)
             yield scratch
         finally:
-            await to_its_end(scratch.discard)
+            await run_to_completion(scratch.discard)
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:

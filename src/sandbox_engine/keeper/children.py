@@ -117,7 +117,7 @@ class Launch:
         except (FileNotFoundError, ValueError):
             return None
 
-    def bury(self, host_pid: int, status: int, *, pid: int) -> None:
+    def record_end(self, host_pid: int, status: int, *, pid: int) -> None:
         """Record a command that ended before the runtime's exit was seen."""
         self.early = HeldCommand(self.key, pid, host_pid, self.ours, status)
 

@@ -46,7 +46,7 @@ def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
 def _be_inside(made: int, proceed: int) -> None:
     """Keep the namespaces open until the parent has bound them."""
     try:
-        _become_an_owner_of_its_own()
+        _become_unique_owner()
         unshare(CLONE_NEWUSER | CLONE_NEWNET)
         os.write(made, b"1")
         os.read(proceed, 1)  # the other end is closed when the parent is done or dead
@@ -54,7 +54,7 @@ def _be_inside(made: int, proceed: int) -> None:
         os._exit(0)
 
 
-def _become_an_owner_of_its_own() -> None:
+def _become_unique_owner() -> None:
     # The kernel charges inotify instances, queued signals, message queues and locked memory to the
     # owner of the user namespace as well. If root owned them all, one sandbox could exhaust them
     # for all others and the host. In a container this may not be possible.

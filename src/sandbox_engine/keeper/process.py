@@ -292,16 +292,16 @@ class Keeper:
                 self._commands[key].status = status
                 self._tell({"event": "exited", "key": key, "status": status})
             else:
-                self._reap_stranger(pid)
+                self._reap_unknown(pid)
 
-    def _reap_stranger(self, pid: int) -> None:
+    def _reap_unknown(self, pid: int) -> None:
         """Reap a container's init process, or a command that ended before the runtime exited."""
         launches = (launch for launch, _ in self._launches.values())
         launch = next((launch for launch in launches if launch.read_host_pid() == pid), None)
         inner = inner_pid(pid) if launch else 0
         _, status = os.waitpid(pid, 0)
         if launch:
-            launch.bury(pid, status, pid=inner)
+            launch.record_end(pid, status, pid=inner)
 
 
 def mount_namespace() -> str:

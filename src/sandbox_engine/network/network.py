@@ -190,11 +190,11 @@ class Network:
         self._dns_ports = await forwarder.listen(self.dns_address)
         self._opened.push_async_callback(forwarder.close)
         await self._firewall.recall()
-        await self._put_right(anew=True)
-        upkeep = asyncio.create_task(self._keep_right())
+        await self._repair_firewall(anew=True)
+        upkeep = asyncio.create_task(self._watch_rules())
         self._opened.callback(upkeep.cancel)
         self._opened.callback(Watch(ROUTE, ADDRESS_CHANGES, self._changed.set).close)
-        self._opened.callback(Watch(NETFILTER, RULE_CHANGES, self._hear_of_rules).close)
+        self._opened.callback(Watch(NETFILTER, RULE_CHANGES, self._on_rules_changed).close)
         self._pool.refill()
 
     async def _make(self) -> Link:
@@ -207,22 +207,22 @@ class Network:
             raise
         return link
 
-    def _hear_of_rules(self) -> None:
+    def _on_rules_changed(self) -> None:
         if not self._firewall.is_installed():  # most changes are the engine's own
             self._changed.set()
 
-    async def _keep_right(self) -> None:
+    async def _watch_rules(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await self._put_right()
+                await self._repair_firewall()
             except (OSError, KeeperLost) as error:
                 log.error("firewall repair failed", error=error, retry_s=_RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._changed.set()
 
-    async def _put_right(self, *, anew: bool = False) -> None:
+    async def _repair_firewall(self, *, anew: bool = False) -> None:
         """Adapt the firewall to the current state of the host."""
         connected = host_network.own_networks()
         self._mtu = host_network.mtu()

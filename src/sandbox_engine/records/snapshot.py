@@ -70,7 +70,7 @@ class SnapshotRecord(BaseModel):
         """The name by which sandboxes are created from it."""
         return f"{self.name or self.id}:{self.tag}"
 
-    def answers_to(self, name: str, tag: str | None) -> bool:
+    def matches(self, name: str, tag: str | None) -> bool:
         """Return whether this name or id, and tag if given, refer to the snapshot."""
         return name in (self.id, self.name) and (tag or DEFAULT_TAG) == self.tag
 

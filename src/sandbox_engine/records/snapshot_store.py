@@ -32,7 +32,7 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
             wanted = Reference.parse(reference)
         except InvalidRequest:
             return None
-        found = (one for one in self.listed() if one.answers_to(wanted.name, wanted.tag))
+        found = (one for one in self.listed() if one.matches(wanted.name, wanted.tag))
         return next(found, None)
 
     def find_template(self, reference: str) -> Template | None:

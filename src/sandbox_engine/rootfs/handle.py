@@ -16,7 +16,7 @@ class Handle:
         self._lock = threading.Lock()
         self._users = 1
         self._closed = False
-        self._farewells: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Close; operations in progress finish, new ones are rejected."""
@@ -24,9 +24,9 @@ class Handle:
             if self._closed:
                 return
             self._closed = True
-            farewells = list(self._farewells)
-        for farewell in farewells:
-            farewell()
+            farewells = list(self._callbacks)
+        for callback in farewells:
+            callback()
         self._release()
 
     @contextmanager
@@ -42,17 +42,17 @@ class Handle:
             self._release()
 
     @contextmanager
-    def when_closed(self, farewell: Callable[[], None]) -> Iterator[None]:
+    def on_close(self, callback: Callable[[], None]) -> Iterator[None]:
         """Call `farewell` if the handle is closed within the context, in any thread."""
         with self._lock:
             if self._closed:
                 raise RootClosed
-            self._farewells.append(farewell)
+            self._callbacks.append(callback)
         try:
             yield
         finally:
             with self._lock:
-                self._farewells.remove(farewell)
+                self._callbacks.remove(callback)
 
     def _release(self) -> None:
         with self._lock:

@@ -51,9 +51,9 @@ class Root:
         """Close the tree; operations in progress finish, new ones are rejected."""
         self._handle.close()
 
-    def when_closed(self, farewell: Callable[[], None]) -> AbstractContextManager[None]:
+    def on_close(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `farewell` if the tree is closed within this context, in any thread."""
-        return self._handle.when_closed(farewell)
+        return self._handle.on_close(callback)
 
     def locate(self, path: str, flags: int = 0) -> int:
         """Open `path` with O_PATH, without side effects."""

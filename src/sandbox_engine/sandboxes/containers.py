@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_engine.commands import CommandRequest, CommandTable
 from sandbox_engine.container import cgroups
-from sandbox_engine.container.boot_id import give_boot_id
+from sandbox_engine.container.boot_id import mount_boot_id
 from sandbox_engine.container.cgroups import Cgroup
 from sandbox_engine.container.freezer import FreezeFailed, Freezer, freezer_of
 from sandbox_engine.container.memory_reclaim import MemoryReclaim
@@ -87,7 +87,7 @@ class Containers:
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
         )
         record.init = identify(pid)
-        await give_boot_id(pid, file=directory / "bundle" / "boot_id")
+        await mount_boot_id(pid, file=directory / "bundle" / "boot_id")
         self._cgroup(record.id).limit_sockets(record.resources.memory_mb << 20)
         return self._sandbox(record, record.init, record.link)
 

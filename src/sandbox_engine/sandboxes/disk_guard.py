@@ -63,13 +63,13 @@ class DiskGuard:
         runners = {one: runner for runner in self._runners for one in runner.running()}
         on_their_way = {one: one.cgroup.unwritten() for one in runners}
         written = {one: on_their_way[one] + self._size(one) for one in runners}
-        growth = _growth(self._written, written).values()
+        write_rate = _write_rate(self._written, written).values()
         self._written = written
         # The next check may be late; by then the same amount may have been written again.
-        if room > sum(on_their_way.values()) + 2 * sum(growth):
+        if room > sum(on_their_way.values()) + 2 * sum(write_rate):
             self._while_roomy = written
             return
-        grown = _growth(self._while_roomy, written)
+        grown = _write_rate(self._while_roomy, written)
         writers = {one for one in written if grown[one] >= MIB}
         for sandbox in writers - self._stopping.keys():
             self._begin_stop(sandbox, runners[sandbox])
@@ -89,7 +89,7 @@ class DiskGuard:
         return size
 
 
-def _growth(before: dict[Sandbox, int], now: dict[Sandbox, int]) -> dict[Sandbox, int]:
+def _write_rate(before: dict[Sandbox, int], now: dict[Sandbox, int]) -> dict[Sandbox, int]:
     return {one: max(0, size - before.setdefault(one, size)) for one, size in now.items()}
 
 

@@ -102,25 +102,25 @@ class Infrastructure:
         self.keeper.release_unclaimed()
         return lifecycle
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Stop the engine; sandboxes keep running."""
         await self.network.close()
         await self.keeper.close()
 
-    async def clear(self) -> None:
+    async def destroy(self) -> None:
         """Stop and remove everything."""
         await self.network.destroy()
         await self.keeper.close()
         cgroups.remove(self.settings.cgroup)
         shutil.rmtree(self.settings.instance_run_dir)
 
-    async def undo(self) -> None:
+    async def roll_back(self) -> None:
         """Stop and remove everything, unless sandboxes exist."""
         await self.network.drain()
         if self.network.has_links or self.containers.has_any:
-            await self.leave()
+            await self.detach()
         else:
-            await self.clear()
+            await self.destroy()
 
 
 @contextmanager

@@ -121,9 +121,9 @@ class Lifecycle:
             before = record.ends_at
             record.filesystem_only = not keep_memory
             try:
-                self._rest(record, reason)
+                self._stop_running(record, reason)
             except OSError:
-                self._go_on(record, ends_at=before)
+                self._thaw(record, ends_at=before)
                 raise
         if keep_memory:
             sandbox.suspend(reason)
@@ -136,7 +136,7 @@ class Lifecycle:
         record.state, record.reason = State.KILLING, reason
         with suppress(OSError):  # deleting must also work on a full disk
             self._store.save(record)
-        await self._let_go(record, reason)
+        await self._release(record, reason)
         try:
             await self._containers.remove(record)
         except (EngineError, OSError):
@@ -182,7 +182,7 @@ class Lifecycle:
         for watch in self._watches.values():
             watch.cancel()
         for sandbox in self.live.values():
-            sandbox.leave("the engine is stopping")
+            sandbox.release("the engine is stopping")
 
     @asynccontextmanager
     async def _created(self, record: SandboxRecord) -> AsyncIterator[Sandbox]:
@@ -220,7 +220,7 @@ class Lifecycle:
         self.take(record, sandbox)
         self.set_end(record, record.started_at + timeout)
 
-    def _rest(self, record: SandboxRecord, reason: str) -> None:
+    def _stop_running(self, record: SandboxRecord, reason: str) -> None:
         self.deadlines.disarm(record.id)
         if (record.state, record.reason) != (State.PAUSED, reason):
             self.journal(record).note(reason)
@@ -228,7 +228,7 @@ class Lifecycle:
         record.ends_at = datetime.now(UTC)
         self._store.save(record)
 
-    def _go_on(self, record: SandboxRecord, *, ends_at: datetime) -> None:
+    def _thaw(self, record: SandboxRecord, *, ends_at: datetime) -> None:
         """Keep a sandbox running if a full disk prevents recording the pause."""
         record.state, record.reason, record.filesystem_only = State.RUNNING, "", False
         record.ends_at = ends_at
@@ -236,14 +236,14 @@ class Lifecycle:
         self.deadlines.arm(record.id, ends_at)
 
     async def _end_container(self, record: SandboxRecord, reason: str) -> None:
-        await self._let_go(record, reason)
+        await self._release(record, reason)
         try:
             await self._containers.stop(record)
         except (EngineError, OSError):  # leftovers are removed before the next start
             log.exception("removing a container failed", id=record.id)
-        self._rest(record, reason)
+        self._stop_running(record, reason)
 
-    async def _let_go(self, record: SandboxRecord, reason: str) -> None:
+    async def _release(self, record: SandboxRecord, reason: str) -> None:
         self.deadlines.disarm(record.id)
         watch = self._watches.pop(record.id, None)
         if watch is not None and watch is not asyncio.current_task():

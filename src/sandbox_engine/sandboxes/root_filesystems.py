@@ -62,14 +62,14 @@ class RootFilesystems:
         if image.exists():
             await wait_released(image)
         template = await self._disk_template(record.resources.disk_mb)
-        snapshots = await self._snapshot_bases.hold(record.base, holder=record.id)
+        snapshots = await self._snapshot_bases.acquire(record.base, holder=record.id)
         layers = [*record.layers, self._engine_layer, *snapshots]
         await asyncio.to_thread(self._mount, record, layers, image, template)
 
     async def keep(self, record: SandboxRecord) -> None:
         """Keep a root mounted by an earlier engine."""
         with suppress(StartFailed):  # the snapshot's record is lost; the mount stays
-            await self._snapshot_bases.hold(record.base, holder=record.id)
+            await self._snapshot_bases.acquire(record.base, holder=record.id)
 
     async def unmount(self, sandbox_id: str) -> None:
         """Unmount the root and the disk if mounted."""

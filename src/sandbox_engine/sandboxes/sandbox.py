@@ -215,10 +215,10 @@ class Sandbox:
         self.commands.abandon(reason)
         self.root.close()
 
-    def leave(self, reason: str) -> None:
+    def release(self, reason: str) -> None:
         """Release a running container with its commands to the next engine."""
         self._disconnect()
-        self.commands.leave(reason)
+        self.commands.release(reason)
         self.root.close()
 
     def _disconnect(self) -> None:

@@ -100,7 +100,7 @@ class Snapshots:
             one
             for one in self._store.listed()
             if sandbox_id in (None, one.sandbox_id)
-            and (wanted is None or one.answers_to(wanted.name, wanted.tag or one.tag))
+            and (wanted is None or one.matches(wanted.name, wanted.tag or one.tag))
         ]
 
     async def delete(self, reference: str) -> bool:
@@ -140,7 +140,7 @@ class Snapshots:
             self._store.records[snapshot.id] = snapshot
             try:
                 self._store.add(snapshot)
-                await self._snapshot_bases.lay(snapshot.id, source)
+                await self._snapshot_bases.create(snapshot.id, source)
                 snapshot.state, snapshot.unwritten_since = SnapshotState.READY, _boot_id()
                 self._store.save(snapshot)
             except BaseException as error:
@@ -163,7 +163,7 @@ class Snapshots:
         await asyncio.sleep(_WRITE_OUT_AFTER.total_seconds())
         try:
             await asyncio.to_thread(write_out, self._store.image(snapshot.id))
-            await self._snapshot_bases.leave(snapshot.id)
+            await self._snapshot_bases.release_unused(snapshot.id)
             if snapshot.id in self._store.records:
                 snapshot.unwritten_since = None
                 self._store.save(snapshot)
@@ -173,7 +173,7 @@ class Snapshots:
             log.warning("flushing a snapshot failed", id=snapshot.id, error=error)
 
     def _unlist_all_but_newest(self, name: str, tag: str) -> None:
-        same = [one for one in self._store.listed() if one.answers_to(name, tag)]
+        same = [one for one in self._store.listed() if one.matches(name, tag)]
         for older in same[1:]:
             self._unlist(older)
 

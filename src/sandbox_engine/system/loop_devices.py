@@ -40,7 +40,7 @@ def set_up(backing: int, flags: int = 0) -> tuple[int, str]:
         os.close(control)
 
 
-def forget_reads(device: int) -> None:
+def drop_cached_reads(device: int) -> None:
     """Drop cached reads of the device after its file was written directly."""
     fcntl.ioctl(device, _BLKFLSBUF, 0)
 

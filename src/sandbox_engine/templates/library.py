@@ -230,10 +230,10 @@ def _check_cpus(count: int) -> None:
         raise InvalidRequest("CPU count must be at least 1")
     if count != 1 and count % 2:
         raise InvalidRequest("CPU count must be 1 or an even number")
-    there_are = os.cpu_count() or 1
-    if count > there_are:
+    available_cpus = os.cpu_count() or 1
+    if count > available_cpus:
         raise InvalidRequest(
-            f"CPU count can't be higher than {there_are}, the number of CPUs of the engine"
+            f"CPU count can't be higher than {available_cpus}, the number of CPUs of the engine"
         )
 
 
@@ -242,10 +242,10 @@ def _check_memory(size_mb: int) -> None:
         raise InvalidRequest(f"Memory must be at least {_LEAST_MEMORY_MB} MiB")
     if size_mb % 2:
         raise InvalidRequest("Memory must be divisible by 2")
-    there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    if size_mb > there_is:
+    available_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    if size_mb > available_mb:
         raise InvalidRequest(
-            f"Memory can't be higher than {there_is} MiB, the memory of the engine's machine"
+            f"Memory can't be higher than {available_mb} MiB, the memory of the engine's machine"
         )
 
 

@@ -28,7 +28,7 @@ def normalize(path: str) -> str:
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
-def look(root: Root, path: str) -> Entry:
+def describe(root: Root, path: str) -> Entry:
     """Describe the entry at a path without following a link."""
     with reported(path), closing(root.locate(path, os.O_NOFOLLOW)) as place:
         return Entry.at(root, path, place)
@@ -47,12 +47,12 @@ def list_directory(root: Root, path: str, *, depth: int) -> list[Entry]:
 
 def make_directory(root: Root, path: str, *, owner: Owner, mode: int, force: bool) -> Entry:
     """Create a directory; `force` also creates parents and accepts an existing one."""
-    require_sane(owner, mode)
+    check_owner_and_mode(owner, mode)
     with reported(path):
         if path == "/":
             if not force:
                 raise VolumePathExists(path)
-            return look(root, path)
+            return describe(root, path)
         if force:
             root.make_directories(posixpath.dirname(path), owner, mode=DIRECTORY_MODE)
         try:
@@ -60,12 +60,12 @@ def make_directory(root: Root, path: str, *, owner: Owner, mode: int, force: boo
         except FileExistsError:
             if not force or not stat.S_ISDIR(root.stat(path).st_mode):
                 raise
-    return look(root, path)
+    return describe(root, path)
 
 
 def change(root: Root, path: str, *, uid: int | None, gid: int | None, mode: int | None) -> Entry:
     """Change the owner and mode of an entry."""
-    require_sane(Owner(uid or 0, gid or 0), mode or 0)
+    check_owner_and_mode(Owner(uid or 0, gid or 0), mode or 0)
     with reported(path), closing(root.locate(path)) as place:
         there = os.fstat(place)
         if not (stat.S_ISREG(there.st_mode) or stat.S_ISDIR(there.st_mode)):
@@ -76,19 +76,19 @@ def change(root: Root, path: str, *, uid: int | None, gid: int | None, mode: int
             os.chown(access, _outside(uid), _outside(gid))
         if mode is not None:
             access.chmod(mode)
-    return look(root, path)
+    return describe(root, path)
 
 
 def remove(root: Root, path: str) -> None:
     """Remove a file, or a directory recursively."""
     if path == "/":
         raise InvalidRequest("The root of a volume cannot be removed")
-    look(root, path)
+    describe(root, path)
     with reported(path):
         root.remove(path)
 
 
-def require_sane(owner: Owner, mode: int) -> None:
+def check_owner_and_mode(owner: Owner, mode: int) -> None:
     """Reject invalid ids and modes."""
     if not all(0 <= number < ID_COUNT for number in owner):
         raise InvalidRequest(f"uid and gid must be between 0 and {ID_COUNT - 1}")

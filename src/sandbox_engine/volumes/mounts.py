@@ -16,14 +16,14 @@ _RESERVED = ("/proc", "/sys", "/dev", "/etc", "/run/e2b")
 _SANDBOX_ROOT = Owner(0, 0)
 
 
-def check_places(paths: Sequence[str]) -> None:
+def check_mount_points(paths: Sequence[str]) -> None:
     """Reject paths that cannot be mount points; reports all problems."""
     wrong = [(path, problem) for path in paths if (problem := _problem(path))]
     if not wrong:
         wrong = [(path, "it is inside another mount") for path in _nested(paths)]
     if wrong:
-        told = "; ".join(f"{path!r}: {problem}" for path, problem in wrong)
-        raise InvalidRequest(f"Volumes cannot be mounted there: {told}")
+        reasons = "; ".join(f"{path!r}: {problem}" for path, problem in wrong)
+        raise InvalidRequest(f"Volumes cannot be mounted there: {reasons}")
 
 
 def mount_volumes(root: Path, volumes: Sequence[tuple[Path, str]]) -> None:
@@ -35,7 +35,7 @@ def mount_volumes(root: Path, volumes: Sequence[tuple[Path, str]]) -> None:
         tree = Root.at(str(root))
         stack.callback(tree.close)
         places = [stack.enter_context(closing(_make_place(tree, path))) for _, path in volumes]
-        check_places([tree.path_of(place) for place in places])
+        check_mount_points([tree.path_of(place) for place in places])
         for (source, _), place in zip(volumes, places, strict=True):
             mount(str(source), f"/proc/self/fd/{place}", "", MS_BIND)
 

@@ -9,7 +9,7 @@ from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.system.errors import InvalidRequest
-from sandbox_engine.volumes.content import look, reported, require_sane
+from sandbox_engine.volumes.content import check_owner_and_mode, describe, reported
 from sandbox_engine.volumes.entry import Entry
 from sandbox_engine.volumes.errors import VolumeFull, VolumePathExists
 from sandbox_engine.volumes.volume import DIRECTORY_MODE
@@ -34,7 +34,7 @@ class NewFile:
         force: bool,
         disk_room: Callable[[], int],
     ) -> None:
-        require_sane(owner, mode)
+        check_owner_and_mode(owner, mode)
         self._disk_room = disk_room
         self._unsettled = 0
         self._root, self._shown, self._force = root, path, force
@@ -68,7 +68,7 @@ class NewFile:
             os.fsync(self._file)
             self._name()
             os.fsync(self._directory)
-        return look(self._root, self._shown)
+        return describe(self._root, self._shown)
 
     def close(self) -> None:
         os.close(self._file)

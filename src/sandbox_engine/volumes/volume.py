@@ -48,7 +48,7 @@ class Volume:
         await disk.make(self.image, size_mb=self.record.size_mb, run=run)
         await self.acquire(self)
         try:
-            await self.workers.run(self._furnish)
+            await self.workers.run(self._initialize)
         finally:
             await self.release(self)
         await self.workers.run(partial(flush, self.image))
@@ -99,7 +99,7 @@ class Volume:
             self._root = None
         disk.detach(self._place)
 
-    def _furnish(self) -> None:
+    def _initialize(self) -> None:
         (self._place / "lost+found").rmdir()
         self._place.chmod(DIRECTORY_MODE)
         os.chown(self._place, UID_BASE + DEFAULT_ID, UID_BASE + DEFAULT_ID)

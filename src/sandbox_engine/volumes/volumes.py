@@ -15,7 +15,7 @@ from sandbox_engine.system.json_store import JsonStore
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.errors import VolumeNotFound
-from sandbox_engine.volumes.mounts import check_places, mount_volumes
+from sandbox_engine.volumes.mounts import check_mount_points, mount_volumes
 from sandbox_engine.volumes.record import VolumeRecord, VolumeState
 from sandbox_engine.volumes.volume import Volume
 
@@ -98,7 +98,7 @@ class Volumes:
         mounts = list(wanted)
         if missing := [name for name, _ in mounts if name not in ids]:
             raise InvalidRequest(f"Volumes not found: {', '.join(map(repr, missing))}")
-        check_places([path for _, path in mounts])
+        check_mount_points([path for _, path in mounts])
         return tuple(
             MountRecord(volume_id=ids[name], name=name, path=path) for name, path in mounts
         )

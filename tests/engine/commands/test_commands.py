@@ -507,7 +507,7 @@ async def test_command__stopped_engine_leaves_commands_for_adoption(container):
     command = await leaving.start(bash("echo up; cat", stdin=True, tag="left"))
     follower = command.follow()
     await read_until(follower, b"up\n")
-    leaving.leave("the engine is stopping")
+    leaving.release("the engine is stopping")
     await first.close()
     with pytest.raises(SandboxGone, match="stopping"):
         await follower.receive()

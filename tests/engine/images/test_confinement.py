@@ -166,7 +166,9 @@ def confined_processes(directory):
 
 @needs_registry
 async def test_confinement__cancelled_fetch_leaves_nothing(tmp_path, silent_registry):
-    fetch = asyncio.create_task(bases_in(tmp_path).provide(f"{silent_registry}/image", say=print))
+    fetch = asyncio.create_task(
+        bases_in(tmp_path).provide(f"{silent_registry}/image", report=print)
+    )
     await until(lambda: is_fetching(tmp_path), timeout=60)
     fetch.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -214,7 +216,7 @@ async def test_confinement__malformed_registry_answer_has_a_short_message(tmp_pa
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         with pytest.raises(EngineError) as failure:
-            await bases_in(tmp_path, insecure=address).provide(f"{address}/image", say=print)
+            await bases_in(tmp_path, insecure=address).provide(f"{address}/image", report=print)
     assert "nonsense" in str(failure.value)
     assert len(str(failure.value)) < 1500
     assert str(failure.value).isprintable()

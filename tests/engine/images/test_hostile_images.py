@@ -88,7 +88,7 @@ async def test_hostile_image__layer_entries_cannot_escape(
 
     reference = registry.push(make_image(tmp_path, fill), escape.__name__)
     try:
-        image = await bases.provide(reference, say=print)
+        image = await bases.provide(reference, report=print)
     except ImageRefused:
         return
     for layer in image.layers:
@@ -110,7 +110,7 @@ async def test_hostile_image__added_files_follow_no_links(bases, registry, outsi
             layer.symlink(name, f"{outside}/etc" if name == "etc" else str(outside))
 
     reference = registry.push(make_image(tmp_path, fill), "links")
-    image = await bases.provide(reference, say=print)
+    image = await bases.provide(reference, report=print)
     assert "user:x:1000:" in (image.layers[1] / "etc/passwd").read_text()
     assert not (image.layers[1] / "etc").is_symlink()
 
@@ -124,7 +124,7 @@ async def test_hostile_image__linked_files_are_replaced(bases, registry, outside
             layer.symlink(f"etc/{name}", f"{outside}/etc/passwd")
 
     reference = registry.push(make_image(tmp_path, fill), "file-links")
-    image = await bases.provide(reference, say=print)
+    image = await bases.provide(reference, report=print)
     assert not (image.layers[1] / "etc/passwd").is_symlink()
 
 
@@ -137,7 +137,7 @@ async def test_hostile_image__devices_are_dropped(bases, registry, tmp_path):
         layer.entry("fifo", tarfile.FIFOTYPE)
 
     reference = registry.push(make_image(tmp_path, fill), "devices")
-    image = await bases.provide(reference, say=print)
+    image = await bases.provide(reference, report=print)
     modes = [path.lstat().st_mode for path in image.layers[0].rglob("*")]
     assert not any(stat.S_ISCHR(mode) or stat.S_ISBLK(mode) for mode in modes)
 
@@ -149,7 +149,7 @@ async def test_hostile_image__overlay_attributes_are_dropped(bases, registry, tm
 
     reference = registry.push(make_image(tmp_path, fill), "attributes")
     try:
-        image = await bases.provide(reference, say=print)
+        image = await bases.provide(reference, report=print)
     except ImageRefused:
         return
     assert not os.listxattr(image.layers[0] / "opaque")
@@ -161,7 +161,7 @@ async def test_hostile_image__deep_tree_is_handled_and_removed(bases, registry, 
         layer.directory("d/" * DEPTH)
 
     reference = registry.push(make_image(tmp_path, fill), "deep")
-    image = await bases.provide(reference, say=print)
+    image = await bases.provide(reference, report=print)
     assert is_deep(image.layers[0])
     await bases.store.remove_unused(list)
     assert not image.layers[0].exists()
@@ -177,7 +177,7 @@ async def test_hostile_image__too_large_image_is_rejected_before_the_download(re
     bases = bases_in(tmp_path / "images", insecure=registry.address, largest_mb=1)
     said: list[str] = []
     with pytest.raises(ImageRefused, match="larger than 1 MiB"):
-        await bases.provide(registry.push(layout, "large"), say=said.append)
+        await bases.provide(registry.push(layout, "large"), report=said.append)
     assert not said
 
 
@@ -189,7 +189,7 @@ async def test_hostile_image__decompression_bomb_is_rejected(registry, tmp_path,
 
     bases = bases_in(tmp_path / "images", insecure=registry.address, largest_mb=8)
     with pytest.raises(ImageRefused, match="larger than 8 MiB"):
-        await bases.provide(registry.push(make_image(tmp_path, fill), "bomb"), say=print)
+        await bases.provide(registry.push(make_image(tmp_path, fill), "bomb"), report=print)
     assert not list((tmp_path / "images/building").iterdir())
     assert not list((tmp_path / "images/layers").iterdir())
 
@@ -200,18 +200,18 @@ async def test_hostile_image__endless_configuration_is_rejected(bases, registry,
         layout, lambda configuration: configuration["config"].update(Env=["A=" + "x" * (2 << 20)])
     )
     with pytest.raises(ImageRefused, match="too large"):
-        await bases.provide(registry.push(layout, "config"), say=print)
+        await bases.provide(registry.push(layout, "config"), report=print)
 
 
 async def test_hostile_image__malformed_configuration_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(layout, lambda configuration: configuration["config"].update(Env={"A": []}))
     with pytest.raises(ImageRefused, match="malformed"):
-        await bases.provide(registry.push(layout, "nonsense"), say=print)
+        await bases.provide(registry.push(layout, "nonsense"), report=print)
 
 
 async def test_hostile_image__foreign_architecture_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(layout, lambda configuration: configuration.update(architecture="s390x"))
     with pytest.raises(ImageRefused, match="linux/s390x"):
-        await bases.provide(registry.push(layout, "foreign"), say=print)
+        await bases.provide(registry.push(layout, "foreign"), report=print)

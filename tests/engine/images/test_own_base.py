@@ -33,12 +33,12 @@ import asyncio, sys
 from pathlib import Path
 from sandbox_engine.images.apt import host_sources, host_suite
 from sandbox_engine.images.recipe import BaseRecipe
-from tests.engine.images.keeping import bases_in
+from tests.engine.images.base_images import bases_in
 
 suite = host_suite()
 recipe = BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo",))
 bases = bases_in(Path(sys.argv[1]), recipe=recipe)
-asyncio.run(bases.provide_own(say=lambda line: print(line, flush=True)))
+asyncio.run(bases.ensure_base(report=lambda line: print(line, flush=True)))
 """
 
 
@@ -56,7 +56,7 @@ def stored(directory):
 def base():
     """Build the base image of this machine once; it is kept for the next run."""
     recipe = BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
-    return asyncio.run(bases_in(IMAGES, recipe=recipe).ensure_base(say=print))
+    return asyncio.run(bases_in(IMAGES, recipe=recipe).ensure_base(report=print))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_base_image__engines_sharing_a_directory_build_it_once(tmp_path):
     recipe = small_recipe()
     engines = [bases_in(tmp_path / "images", recipe=recipe) for _ in range(2)]
     first, second = await asyncio.gather(
-        *(bases.ensure_base(say=lines.append) for bases in engines)
+        *(bases.ensure_base(report=lines.append) for bases in engines)
     )
     assert first == second
     assert sum("extracting" in line for line in lines) == 1
@@ -175,7 +175,7 @@ async def test_base_image__killed_build_is_cleaned_up(tmp_path):
 async def test_base_image__cancelled_build_is_cleaned_up(tmp_path):
     started = asyncio.Event()
     bases = bases_in(tmp_path, recipe=small_recipe())
-    build = asyncio.create_task(bases.ensure_base(say=lambda _: started.set()))
+    build = asyncio.create_task(bases.ensure_base(report=lambda _: started.set()))
     await started.wait()
     build.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -191,7 +191,7 @@ async def test_base_image__failed_build_reports_the_reason(tmp_path):
     )
     bases = bases_in(tmp_path, recipe=recipe)
     with pytest.raises(CannotRun, match="Connection refused"):
-        await bases.ensure_base(say=print)
+        await bases.ensure_base(report=print)
     assert stored(tmp_path) == [[], []]
 
 

@@ -15,8 +15,8 @@ def wire(name):
     return question(name)[12:-4]
 
 
-def record(owner, kind, data, *, life=60, family=1):
-    return owner + struct.pack("!HHIH", kind, family, life, len(data)) + data
+def record(owner, kind, data, *, ttl=60, family=1):
+    return owner + struct.pack("!HHIH", kind, family, ttl, len(data)) + data
 
 
 def message(*records, name=NAME):
@@ -30,7 +30,7 @@ def message(*records, name=NAME):
 
 
 def found(*records):
-    return [(str(one.address), one.life) for one in addresses(message(*records))]
+    return [(str(one.address), one.ttl) for one in addresses(message(*records))]
 
 
 def address(text):
@@ -38,15 +38,15 @@ def address(text):
 
 
 def test_dns_answer__all_addresses_are_found_with_their_ttl():
-    first = record(TO_QUESTION, A, address("192.0.2.1"), life=5)
-    second = record(wire("API.example.COM"), A, address("192.0.2.2"), life=3600)
+    first = record(TO_QUESTION, A, address("192.0.2.1"), ttl=5)
+    second = record(wire("API.example.COM"), A, address("192.0.2.2"), ttl=3600)
     assert found(first, second) == [("192.0.2.1", 5), ("192.0.2.2", 3600)]
 
 
 def test_dns_answer__aliases_are_followed():
-    alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"), life=30)
-    further = record(wire("edge.cdn.example"), ALIAS, wire("node.cdn.example"), life=300)
-    last = record(wire("node.cdn.example"), A, address("192.0.2.7"), life=600)
+    alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"), ttl=30)
+    further = record(wire("edge.cdn.example"), ALIAS, wire("node.cdn.example"), ttl=300)
+    last = record(wire("node.cdn.example"), A, address("192.0.2.7"), ttl=600)
     assert found(alias, further, last) == [("192.0.2.7", 30)]
 
 

@@ -14,12 +14,12 @@ ADDRESS = IPv4Address("192.0.2.1")
 
 
 @pytest.mark.parametrize(("life", "least"), [(0, 300), (60, 300), (3600, 3600)])
-def test_resolved_addresses__address_outlives_its_ttl(life, least):
+def test_resolved_addresses__address_outlives_its_ttl(ttl, least):
     resolved_addresses = ResolvedAddresses()
-    assert resolved_addresses.note(NAME, ADDRESS, life)
+    assert resolved_addresses.note(NAME, ADDRESS, ttl)
     found = resolved_addresses.find(ADDRESS, only(NAME))
     assert found is not None
-    assert found.life > least
+    assert found.ttl > least
 
 
 def test_resolved_addresses__repeated_answer_changes_nothing():
@@ -41,7 +41,7 @@ def test_resolved_addresses__longest_lasting_allowed_name_counts():
 
 
 def test_resolved_addresses__expired_address_is_closed_but_remembered():
-    resolved_addresses = ResolvedAddresses([ResolvedAddress(ADDRESS, NAME, life=-60)])
+    resolved_addresses = ResolvedAddresses([ResolvedAddress(ADDRESS, NAME, ttl=-60)])
     assert resolved_addresses.current(only(NAME)) == []
     assert resolved_addresses.find(ADDRESS, only(NAME)) is not None
 

@@ -61,13 +61,13 @@ def test_network_policy__without_internet_only_allowed_addresses_are_open():
 )
 def test_network_policy__name_is_exact_and_wildcard_covers_subdomains(pattern, opened, others):
     policy = only(pattern)
-    assert all(policy.opens(name) and policy.admits_question(name) for name in opened)
-    assert not any(policy.opens(name) or policy.admits_question(name) for name in others)
+    assert all(policy.opens(name) and policy.may_resolve(name) for name in opened)
+    assert not any(policy.opens(name) or policy.may_resolve(name) for name in others)
 
 
 def test_network_policy__names_resolve_unless_the_rest_is_denied():
-    assert Policy.parse(deny_out=["8.8.8.8"]).admits_question("example.com")
-    assert not only("8.8.8.8").admits_question("example.com")
+    assert Policy.parse(deny_out=["8.8.8.8"]).may_resolve("example.com")
+    assert not only("8.8.8.8").may_resolve("example.com")
 
 
 @pytest.mark.parametrize(

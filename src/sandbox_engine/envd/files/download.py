@@ -21,9 +21,9 @@ from sandbox_engine.envd.files import content_type
 from sandbox_engine.envd.files.ranges import (
     InvalidRange,
     NoOverlap,
+    PreconditionResult,
     Range,
-    Verdict,
-    judge,
+    evaluate,
     ranges,
 )
 
@@ -112,10 +112,10 @@ class Download:
             self._file.close()
 
     async def _response(self) -> Response:
-        match judge(self._headers, self._file.modified):
-            case Verdict.FAILED:
+        match evaluate(self._headers, self._file.modified):
+            case PreconditionResult.FAILED:
                 return Response(status_code=HTTPStatus.PRECONDITION_FAILED)
-            case Verdict.NOT_MODIFIED:
+            case PreconditionResult.NOT_MODIFIED:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=self._common())
         try:
             parts = ranges(self._headers, size=self._file.size, modified=self._file.modified)
@@ -236,5 +236,5 @@ def _ending_with(root: Root, sending: anyio.CancelScope) -> Iterator[None]:
     def stop() -> None:
         loop.call_soon_threadsafe(sending.cancel)
 
-    with root.when_closed(stop):
+    with root.on_close(stop):
         yield

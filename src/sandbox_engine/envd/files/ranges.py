@@ -28,7 +28,7 @@ class NoOverlap(InvalidRange):
     """No requested range overlaps the file."""
 
 
-class Verdict(Enum):
+class PreconditionResult(Enum):
     """Result of a request's preconditions."""
 
     PROCEED = auto()
@@ -42,20 +42,24 @@ def is_conditional(headers: Mapping[str, str]) -> bool:
     return any(name in headers for name in names)
 
 
-def judge(headers: Mapping[str, str], modified: datetime) -> Verdict:
+def evaluate(headers: Mapping[str, str], modified: datetime) -> PreconditionResult:
     """Evaluate the preconditions of a file request; files have a time but no entity tag."""
     unmodified_since = _date(headers.get("if-unmodified-since"))
     if "if-match" in headers:
         if headers["if-match"].strip() != "*":
-            return Verdict.FAILED
+            return PreconditionResult.FAILED
     elif unmodified_since is not None and modified > unmodified_since:
-        return Verdict.FAILED
+        return PreconditionResult.FAILED
     if (none_match := headers.get("if-none-match")) is not None:
-        return Verdict.NOT_MODIFIED if none_match.strip() == "*" else Verdict.PROCEED
+        return (
+            PreconditionResult.NOT_MODIFIED
+            if none_match.strip() == "*"
+            else PreconditionResult.PROCEED
+        )
     modified_since = _date(headers.get("if-modified-since"))
     if modified_since is not None and modified <= modified_since:
-        return Verdict.NOT_MODIFIED
-    return Verdict.PROCEED
+        return PreconditionResult.NOT_MODIFIED
+    return PreconditionResult.PROCEED
 
 
 def ranges(headers: Mapping[str, str], *, size: int, modified: datetime) -> list[Range]:

@@ -161,7 +161,7 @@ class Watch:
 
     async def _run(self) -> None:
         try:
-            with self._root.when_closed(self._root_closed):
+            with self._root.on_close(self._root_closed):
                 await self._workers.run(self._tree.start)
                 self._ready.set()
                 self._idle.set()

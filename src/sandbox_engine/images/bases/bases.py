@@ -31,43 +31,43 @@ class BaseImages:
         self._registry = registry
         self._memory = Memory(store.directory / "references")
 
-    async def ensure_base(self, *, say: Progress) -> Image:
+    async def ensure_base(self, *, report: Progress) -> Image:
         """Return the machine's base image, building it on first use."""
         with ExitStack() as held:
             own = Distribution(self._recipe, node.version())
-            return await self._make(own, self._recipe.digest, held, say)
+            return await self._make(own, self._recipe.digest, held, report)
 
     async def provide(
-        self, reference: str, *, credentials: RegistryCredentials | None = None, say: Progress
+        self, reference: str, *, credentials: RegistryCredentials | None = None, report: Progress
     ) -> Image:
         """Return the image of an OCI reference."""
         wanted = Reference.parse(reference)
         if str(wanted) == _OWN and credentials is None:
-            return await self.ensure_base(say=say)
+            return await self.ensure_base(report=report)
         with ExitStack() as held:
             try:
-                image = await self._fetch(wanted, credentials, held, say)
+                image = await self._fetch(wanted, credentials, held, report)
             except RegistryUnreachable as silence:
-                return await self._without_registry(wanted, silence, held, say)
+                return await self._without_registry(wanted, silence, held, report)
             return await self._adapted(image, held)
 
     async def _without_registry(
-        self, wanted: Reference, silence: RegistryUnreachable, held: ExitStack, say: Progress
+        self, wanted: Reference, silence: RegistryUnreachable, held: ExitStack, report: Progress
     ) -> Image:
         """Return a cached image, or build it from a distribution's packages."""
-        say(f"{silence}")
+        report(f"{silence}")
         old = await self._find_cached(wanted, held)
         if old is not None and not old.is_private:  # only the registry can check the credentials
-            say(f"using the cached image of {wanted}")
+            report(f"using the cached image of {wanted}")
             return await self._adapted(old, held)
         distribution = find_distribution(wanted, self._recipe)
         if distribution is None:
             raise silence
-        say(f"building {wanted} from the packages of {distribution.recipe.suite} instead")
-        return await self._make(distribution, distribution.digest, held, say)
+        report(f"building {wanted} from the packages of {distribution.recipe.suite} instead")
+        return await self._make(distribution, distribution.digest, held, report)
 
     async def _make(
-        self, distribution: Distribution, digest: str, held: ExitStack, say: Progress
+        self, distribution: Distribution, digest: str, held: ExitStack, report: Progress
     ) -> Image:
         held.enter_context(self.store.hold(digest))
         layer = await self.store.make_layer(
@@ -76,9 +76,9 @@ class BaseImages:
                 make_distribution,
                 distribution=distribution,
                 room=self._registry.room,
-                progress=say,
+                progress=report,
             ),
-            on_wait=lambda: say("waiting for another engine that builds the base image"),
+            on_wait=lambda: report("waiting for another engine that builds the base image"),
         )
         return Image((layer,), distribution.recipe.env)
 
@@ -87,10 +87,10 @@ class BaseImages:
         wanted: Reference,
         credentials: RegistryCredentials | None,
         held: ExitStack,
-        say: Progress,
+        report: Progress,
     ) -> CachedReference:
         """Resolve the reference at the registry, and fetch the image unless it is cached."""
-        async with self.store.workplace() as scratch:
+        async with self.store.temporary_directory() as scratch:
             skopeo = self._registry.connect(scratch, wanted, credentials)
             document = await self._registry.ask(skopeo, wanted)
             answer = manifests.digest_of(document)
@@ -98,14 +98,14 @@ class BaseImages:
             if old is not None and old.answer == answer:
                 return old
             image = await self._registry.resolve(skopeo, wanted, document)
-        say(f"fetching {wanted} ({image.size / MIB:.1f} MiB)")
+        report(f"fetching {wanted} ({image.size / MIB:.1f} MiB)")
         assert image.reference.digest is not None
         name = image.reference.digest.removeprefix("sha256:")[:_LENGTH_OF_NAMES]
         held.enter_context(self.store.hold(name))
         await self.store.make_layer(
             name,
             partial(self._registry.fetch, image=image, credentials=credentials),
-            on_wait=lambda: say("waiting for another build that fetches it"),
+            on_wait=lambda: report("waiting for another build that fetches it"),
         )
         fetched = CachedReference(answer, name, image.env, is_private=credentials is not None)
         self._memory.keep(wanted, fetched)

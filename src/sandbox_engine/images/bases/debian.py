@@ -5,11 +5,11 @@ from pathlib import Path
 from sandbox_engine.images import node
 from sandbox_engine.images.bases.distributions import Distribution
 from sandbox_engine.images.bases.node_releases import fetch_release
-from sandbox_engine.images.bases.packages import furnish
+from sandbox_engine.images.bases.packages import configure_tree
 from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.node import NodeRelease
-from sandbox_engine.images.scratch import Scratch, to_its_end
+from sandbox_engine.images.scratch import Scratch, run_to_completion
 from sandbox_engine.images.sources import Progress, bootstrap
 from sandbox_engine.rootfs.ownership import UID_BASE
 
@@ -25,7 +25,7 @@ async def make_distribution(
         release = await _release(scratch, distribution.node, room=room)
     recipe = distribution.recipe
     tree = await bootstrap(recipe, scratch.path, lock=scratch.lock, progress=progress)
-    await to_its_end(partial(_complete, tree, distribution, release))
+    await run_to_completion(partial(_complete, tree, distribution, release))
     return tree
 
 
@@ -36,7 +36,7 @@ async def _release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> NodeRel
 
 
 def _complete(tree: Path, distribution: Distribution, release: NodeRelease | None) -> None:
-    furnish(tree, distribution.recipe, node=release)
+    configure_tree(tree, distribution.recipe, node=release)
     shift_ownership(tree, uid_base=UID_BASE)
 
 

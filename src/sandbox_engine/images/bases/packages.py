@@ -10,7 +10,7 @@ from sandbox_engine.images.recipe import BaseRecipe
 _COPIED_FROM_HOST = ("etc/resolv.conf", "etc/hostname", "etc/apt/apt.conf.d/99mmdebstrap")
 
 
-def furnish(tree: Path, recipe: BaseRecipe, *, node: NodeRelease | None) -> None:
+def configure_tree(tree: Path, recipe: BaseRecipe, *, node: NodeRelease | None) -> None:
     """Configure a Debian tree for sandboxes."""
     for name in _COPIED_FROM_HOST:
         (tree / name).unlink(missing_ok=True)

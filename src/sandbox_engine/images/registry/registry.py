@@ -12,7 +12,7 @@ from sandbox_engine.images.references import Reference
 from sandbox_engine.images.registry import manifests
 from sandbox_engine.images.registry.skopeo import Skopeo
 from sandbox_engine.images.registry.skopeo_log import explain
-from sandbox_engine.images.scratch import Scratch, to_its_end
+from sandbox_engine.images.scratch import Scratch, run_to_completion
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.system.errors import ImageRefused
 
@@ -66,7 +66,7 @@ class Registry:
         skopeo = self.connect(scratch, image.reference, credentials)
         await skopeo.copy(image.reference)
         tree = await self._unpack(scratch, skopeo.directory)
-        await to_its_end(partial(confine_ownership, tree, uid_base=UID_BASE))
+        await run_to_completion(partial(confine_ownership, tree, uid_base=UID_BASE))
         return tree
 
     async def _unpack(self, scratch: Scratch, fetched: Path) -> Path:

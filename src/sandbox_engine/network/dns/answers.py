@@ -23,14 +23,14 @@ class Answer:
     """An address of a name, with its TTL in seconds."""
 
     address: IPv4Address
-    life: int
+    ttl: int
 
 
 @dataclass(frozen=True)
 class _Record:
     owner: str
     kind: int
-    life: int
+    ttl: int
     data: slice
 
 
@@ -44,16 +44,16 @@ def addresses(message: bytes) -> list[Answer]:
 
 
 def _followed(message: bytes, name: str, records: list[_Record]) -> list[Answer]:
-    names, life = {name}, None
+    names, ttl = {name}, None
     found = []
     for record in records:  # aliases come before their targets
         if record.owner not in names:
             continue
-        sure = record.life if life is None else min(life, record.life)
+        sure = record.ttl if ttl is None else min(ttl, record.ttl)
         if record.kind == _ALIAS:
             target, _ = _name(message, record.data.start)
             names.add(target)
-            life = sure
+            ttl = sure
         elif record.kind == _ADDRESS and len(message[record.data]) == _ADDRESS_BYTES:
             found.append(Answer(IPv4Address(message[record.data]), sure))
     return found
@@ -68,10 +68,10 @@ def _records(message: bytes) -> tuple[str, list[_Record]]:
     records = []
     for _ in range(answers):
         owner, position = _name(message, position)
-        kind, family, life, length = _FIXED.unpack_from(message, position)
+        kind, family, ttl, length = _FIXED.unpack_from(message, position)
         position += _FIXED.size
         if family == _INTERNET:
-            records.append(_Record(owner, kind, life, slice(position, position + length)))
+            records.append(_Record(owner, kind, ttl, slice(position, position + length)))
         position += length
     return question, records
 

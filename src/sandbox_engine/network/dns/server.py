@@ -27,12 +27,12 @@ _LENGTH_BYTES = 2
 Ask = Callable[[str, Query], Awaitable[bytes]]
 
 
-class Gatekeeper(Protocol):
+class QueryPolicy(Protocol):
     """Decides which names sandboxes may resolve, and sees the answers."""
 
-    def admits_question(self, sandbox: str, name: str) -> bool: ...
+    def may_resolve(self, sandbox: str, name: str) -> bool: ...
 
-    async def heed(self, sandbox: str, name: str, answer: bytes) -> None: ...
+    async def note_answer(self, sandbox: str, name: str, answer: bytes) -> None: ...
 
 
 class Busy(Exception):
@@ -68,7 +68,7 @@ class Resolvers:
 class Forwarder:
     """Forwards sandboxes' DNS queries to the host's resolvers."""
 
-    def __init__(self, resolvers: Resolvers, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, resolvers: Resolvers, gatekeeper: QueryPolicy) -> None:
         self._resolvers = resolvers
         self._gatekeeper = gatekeeper
         self._pending: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Forwarder:
         """Listen on a UDP port and a TCP port of an address; returns both."""
         loop = asyncio.get_running_loop()
         self._datagrams, self._listener = await loop.create_datagram_endpoint(
-            lambda: _Listener(self._hear), local_addr=(address, 0)
+            lambda: _Listener(self._receive), local_addr=(address, 0)
         )
         self._streams = await asyncio.start_server(
             lambda reader, writer: self._spawn(self._serve(reader, writer)), address, 0
@@ -98,12 +98,12 @@ class Forwarder:
 
     async def resolve(self, sandbox: str, query: Query, ask: Ask) -> bytes:
         """Answer a query by the first of the host's resolvers that can."""
-        if not self._gatekeeper.admits_question(sandbox, query.name):
+        if not self._gatekeeper.may_resolve(sandbox, query.name):
             return query.failure(REFUSED)  # no answer would delay programs for seconds
         if not query.is_lookup:
             return query.failure(NOT_IMPLEMENTED)
         answer = await self._answer(query, ask)
-        await self._gatekeeper.heed(sandbox, query.name, answer)
+        await self._gatekeeper.note_answer(sandbox, query.name, answer)
         return answer
 
     async def _answer(self, query: Query, ask: Ask) -> bytes:
@@ -123,7 +123,7 @@ class Forwarder:
             unable.add(server)
         return answer
 
-    def _hear(self, message: bytes, sandbox: tuple[str, int]) -> None:
+    def _receive(self, message: bytes, sandbox: tuple[str, int]) -> None:
         self._spawn(self._reply(message, sandbox))
 
     async def _reply(self, message: bytes, sandbox: tuple[str, int]) -> None:
@@ -167,11 +167,11 @@ class _Listener(asyncio.DatagramProtocol):
     """The UDP socket for sandboxes."""
 
     def __init__(self, hear: Callable[[bytes, tuple[str, int]], None]) -> None:
-        self._hear = hear
+        self._receive = hear
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        self._hear(data, addr)
+        self._receive(data, addr)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.closed.set_result(None)

@@ -72,7 +72,7 @@ def removal(table: str, link: str) -> str:
     return (_DECLARATION + _REMOVAL).format(table=table, link=link, size=_SIZE)
 
 
-def left_open(listing: dict[str, Any]) -> dict[str, list[ResolvedAddress]]:
+def restore_opened(listing: dict[str, Any]) -> dict[str, list[ResolvedAddress]]:
     """Restore the resolved addresses of an earlier engine from a table's listing, by link."""
     sets = [entry["set"] for entry in listing.get("nftables", ()) if "set" in entry]
     return {
@@ -94,4 +94,4 @@ def _resolved_addresses(members: Collection[Any]) -> Iterator[ResolvedAddress]:
 def _lasting(opening: ResolvedAddress) -> str:
     comment = comment_on(opening)
     shown = f' comment "{comment}"' if comment else ""
-    return f"{opening.address} timeout {int(opening.life)}s{shown}"
+    return f"{opening.address} timeout {int(opening.ttl)}s{shown}"

@@ -37,7 +37,7 @@ class Firewall:
 
     async def recall(self) -> None:
         """Restore resolved addresses opened by an earlier engine."""
-        self._left_open = egress.left_open(await self._table.listing())
+        self._left_open = egress.restore_opened(await self._table.listing())
 
     async def install(
         self, *, dns_ports: tuple[int, int], connected: Collection[IPv4Network]
@@ -86,7 +86,7 @@ class Firewall:
         one = self._admitted[link.address]
         if not one.policy.is_open:
             await asyncio.to_thread(
-                conntrack.cut, IPv4Address(link.address), unless=partial(_spares, one)
+                conntrack.cut, IPv4Address(link.address), unless=partial(_spared_destinations, one)
             )
 
     async def forget(self, link: Link) -> None:
@@ -111,12 +111,12 @@ class Firewall:
         """List the links in the table."""
         return [one.link for one in self._admitted.values()]
 
-    def admits_question(self, sandbox: str, name: str) -> bool:
+    def may_resolve(self, sandbox: str, name: str) -> bool:
         """Return whether the sandbox with this address may resolve a name."""
         one = self._admitted.get(sandbox)
-        return one is not None and one.policy.admits_question(name)
+        return one is not None and one.policy.may_resolve(name)
 
-    async def heed(self, sandbox: str, name: str, answer: bytes) -> None:
+    async def note_answer(self, sandbox: str, name: str, answer: bytes) -> None:
         """Open a name's addresses before the sandbox receives the answer."""
         told = addresses(answer)
         async with self._changing:
@@ -125,7 +125,7 @@ class Firewall:
                 return
             for found in told:
                 before = one.resolved_addresses.find(found.address, one.policy)
-                holds_longer = one.resolved_addresses.note(name, found.address, found.life)
+                holds_longer = one.resolved_addresses.note(name, found.address, found.ttl)
                 if (surplus := one.resolved_addresses.drop_surplus()) is not None:
                     await self._shut(one, surplus)
                 if holds_longer and one.policy.opens(name):
@@ -154,7 +154,7 @@ class Firewall:
         assert opening is not None
         place = partial(self._table.element, egress.set_of_opened(one.link.name), address.packed)
         comment = nftables.commented(egress.comment_on(opening))
-        opened = add(place(nftables.lasting(opening.life), comment))
+        opened = add(place(nftables.lasting(opening.ttl), comment))
         # Kernels before 6.12 do not extend the timeout of an existing element.
         renewed = [delete(place())] if was_open else []
         try:
@@ -183,7 +183,7 @@ class Firewall:
         return add(self._place(one.link, nftables.goto(chain)))
 
 
-def _spares(one: _Admitted, destination: IPv4Address) -> bool:
+def _spared_destinations(one: _Admitted, destination: IPv4Address) -> bool:
     return one.policy.permits(destination) or bool(
         one.resolved_addresses.find(destination, one.policy)
     )

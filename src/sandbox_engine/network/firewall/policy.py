@@ -71,7 +71,7 @@ class Policy:
         labels = name.split(".")
         return any(f"*.{'.'.join(labels[n:])}" in self.names for n in range(1, len(labels)))
 
-    def admits_question(self, name: str) -> bool:
+    def may_resolve(self, name: str) -> bool:
         """Return whether a name may be resolved: DNS queries can carry data out."""
         return self.is_open or not self.denies_the_rest or self.opens(name)
 

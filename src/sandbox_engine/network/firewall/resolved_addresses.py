@@ -20,7 +20,7 @@ class ResolvedAddress:
 
     address: IPv4Address
     name: str
-    life: float
+    ttl: float
 
 
 class ResolvedAddresses:
@@ -32,18 +32,18 @@ class ResolvedAddresses:
     def __init__(self, known: Iterable[ResolvedAddress] = ()) -> None:
         self._until: dict[IPv4Address, dict[str, float]] = {}
         for opening in known:
-            self._until[opening.address] = {opening.name: time.time() + opening.life}
+            self._until[opening.address] = {opening.name: time.time() + opening.ttl}
 
-    def note(self, name: str, address: IPv4Address, life: float) -> bool:
+    def note(self, name: str, address: IPv4Address, ttl: float) -> bool:
         """Record an address of a name; returns whether its expiry is extended."""
-        life = min(max(life, _SHORTEST_LIFE), _LONGEST_LIFE)
+        ttl = min(max(ttl, _SHORTEST_LIFE), _LONGEST_LIFE)
         now = time.time()
         names = self._until.pop(address, {})
         self._until[address] = names
-        if names.get(name, 0.0) - now >= life:
+        if names.get(name, 0.0) - now >= ttl:
             return False
         names.pop(name, None)
-        names[name] = now + 2 * life  # so that not every answer changes the firewall
+        names[name] = now + 2 * ttl  # so that not every answer changes the firewall
         if len(names) > _MOST_NAMES:
             del names[next(iter(names))]
         return True
@@ -68,4 +68,4 @@ class ResolvedAddresses:
     def current(self, policy: Policy) -> list[ResolvedAddress]:
         """List the addresses to open now."""
         found = [self.find(address, policy) for address in self._until]
-        return [one for one in found if one is not None and one.life >= 1]
+        return [one for one in found if one is not None and one.ttl >= 1]

@@ -29,7 +29,7 @@ class PoolRefill:
         self._inventory = inventory
         self._lifecycle = lifecycle
         self._pending_creates = pending_creates
-        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._is_stopped = False
 
@@ -44,7 +44,7 @@ class PoolRefill:
     async def finish(self) -> None:
         """Stop after finishing starts in progress."""
         self.stop()
-        await asyncio.gather(*self._at_work.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -56,7 +56,7 @@ class PoolRefill:
                     async with asyncio.timeout(pause.total_seconds()):
                         await self._changed.wait()
         finally:
-            for task in self._at_work.values():
+            for task in self._tasks.values():
                 task.cancel()
 
     async def discard(self, record: SandboxRecord) -> None:
@@ -77,23 +77,23 @@ class PoolRefill:
         kept = {record.id for level in levels for record in level.ready[: level.wanted]}
         for record in self._inventory.ready():
             if record.id not in kept:
-                self._work(record.id, self.discard(record))
+                self._spawn(record.id, self.discard(record))
         for level in levels:
             if level.is_below_target and level.attempts.may_try:
-                self._work(level.kind, self._make(level))
+                self._spawn(level.kind, self._make(level))
         pauses = (level.attempts.pause for level in levels if level.is_below_target)
         return min((_LOOK_AGAIN, *filter(None, pauses)))
 
-    def _work(self, key: str, work: Coroutine[None, None, None]) -> None:
-        if key in self._at_work:
+    def _spawn(self, key: str, work: Coroutine[None, None, None]) -> None:
+        if key in self._tasks:
             work.close()
             return
         task = asyncio.create_task(work)
-        self._at_work[key] = task
+        self._tasks[key] = task
         task.add_done_callback(lambda _: self._finished(key))
 
     def _finished(self, key: str) -> None:
-        del self._at_work[key]
+        del self._tasks[key]
         self.trigger()
 
     async def _make(self, level: PoolLevel) -> None:

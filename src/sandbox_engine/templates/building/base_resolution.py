@@ -24,13 +24,15 @@ class BaseResolver:
         self._images = images
         self._snapshot_bases = snapshot_bases
 
-    async def resolve(self, plan: BuildPlan, *, say: Callable[[str], None]) -> Image:
+    async def resolve(self, plan: BuildPlan, *, report: Callable[[str], None]) -> Image:
         """Return the image for the plan's first step."""
         template = plan.from_template
         if template is None:
-            say(f"FROM {plan.from_image}")
-            return await self._bases.provide(plan.from_image, credentials=plan.credentials, say=say)
-        say(f"FROM TEMPLATE {template.name}")
+            report(f"FROM {plan.from_image}")
+            return await self._bases.provide(
+                plan.from_image, credentials=plan.credentials, report=report
+            )
+        report(f"FROM TEMPLATE {template.name}")
         if template.base is None:
             return template.image
         return await self._with_snapshot(template.image, template.base)
@@ -39,7 +41,7 @@ class BaseResolver:
         """Copy the files of a snapshot into layers: the image must outlive the snapshot."""
         holder = f"build-{token_hex(8)}"
         try:
-            disks = await self._snapshot_bases.hold(snapshot, holder=holder)
+            disks = await self._snapshot_bases.acquire(snapshot, holder=holder)
             layers = [await self._layer(upper) for upper in disks]
         finally:
             await self._snapshot_bases.release(holder)

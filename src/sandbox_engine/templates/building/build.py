@@ -66,7 +66,7 @@ class Build:
         """Run a step unless its result is cached."""
         with self._of_step(_BASE):
             self._image = await self._base_resolver.resolve(
-                self._plan, say=lambda text: self._say(f"[base] {text}", _BASE)
+                self._plan, report=lambda text: self._say(f"[base] {text}", _BASE)
             )
         is_forced = self._plan.force
         for number, step in enumerate(self._plan.steps, start=1):
@@ -91,10 +91,10 @@ class Build:
         return image
 
     async def _carry_out(self, step: Step, *, prefix: str, number: str) -> Image:
-        say = self._output(prefix, number)
-        sandbox = await self._build_sandbox.stand_on(self._image)
-        site = StepContext(sandbox, self._image, self._files, say)
-        image = await self._build_sandbox.take_changes(await _IN_SANDBOX[step.kind](step, site))
+        report = self._output(prefix, number)
+        sandbox = await self._build_sandbox.use_image(self._image)
+        site = StepContext(sandbox, self._image, self._files, report)
+        image = await self._build_sandbox.capture_layer(await _IN_SANDBOX[step.kind](step, site))
         if step.kind is StepKind.RUN:  # background processes end with the step
             await self._build_sandbox.restart()
         return image
@@ -109,7 +109,7 @@ class Build:
         if is_forced or self._cache.find(key) is None:
             self._say(f"[finalize] Running start command: {commands.start}", _FINALIZE)
             self._say(f"[finalize] Waiting for template to be ready: {commands.ready}", _FINALIZE)
-            sandbox = await self._build_sandbox.stand_on(self._image)
+            sandbox = await self._build_sandbox.use_image(self._image)
             sandbox.record.start_command = commands.start
             sandbox.record.ready_command = commands.ready
             said = self._output("start", _FINALIZE)
@@ -130,7 +130,7 @@ class Build:
         """Log a command's output up to a limit."""
         numbers = iter(range(_MOST_LINES))
 
-        def say(stream: Stream, line: str) -> None:
+        def report(stream: Stream, line: str) -> None:
             if not line.strip():
                 return
             if next(numbers, None) is None:
@@ -139,7 +139,7 @@ class Build:
                 raise StopReading
             self._say(f"[{prefix}] [{stream}]: {line}", step)
 
-        return say
+        return report
 
     def _say(self, message: str, step: str) -> None:
         self._log.append(Level.INFO, message, step=step)

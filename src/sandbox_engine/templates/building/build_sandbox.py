@@ -42,8 +42,8 @@ class BuildSandbox:
         self._slots = slots
         self._has_slot = False
         self._on_open: Callable[[], None] = lambda: None
-        self._on_given_up: Callable[[], None] = lambda: None
-        self.given_up = ""
+        self._on_cancelled: Callable[[], None] = lambda: None
+        self.cancel_reason = ""
         self._sandbox: Sandbox | None = None
         self._next_layer = token_hex(16)
 
@@ -56,21 +56,21 @@ class BuildSandbox:
         """The current sandbox, if it runs."""
         return self._sandbox
 
-    def on_given_up(self, end: Callable[[], None]) -> None:
+    def on_cancelled(self, end: Callable[[], None]) -> None:
         """Register a callback for a cancelled build."""
-        self._on_given_up = end
+        self._on_cancelled = end
 
-    def give_up(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Make the build fail for this reason."""
-        self.given_up = reason
-        self._on_given_up()
+        self.cancel_reason = reason
+        self._on_cancelled()
 
     @property
     def next_layer(self) -> Path:
         """Path of the next layer; known in advance, so that it is not removed while unfinished."""
         return Path(self._next_layer)
 
-    async def stand_on(self, image: Image) -> Sandbox:
+    async def use_image(self, image: Image) -> Sandbox:
         """Return a sandbox with the image's files and settings."""
         record = self._record
         has_other_path = record.template_envs.get("PATH") != image.env.get("PATH")
@@ -82,7 +82,7 @@ class BuildSandbox:
             self._sandbox = await self._start()
         return self._sandbox
 
-    async def take_changes(self, image: Image) -> Image:
+    async def capture_layer(self, image: Image) -> Image:
         """Save the sandbox's changes as the image's topmost layer."""
         if self._sandbox is None or not has_changes(self._changes):
             return image

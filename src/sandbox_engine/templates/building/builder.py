@@ -77,7 +77,7 @@ class Builder:
         """Make the build of this sandbox fail."""
         for build_sandbox in self._build_sandboxes:
             if build_sandbox.sandbox is not None and build_sandbox.sandbox.id == sandbox_id:
-                build_sandbox.give_up(reason)
+                build_sandbox.cancel(reason)
 
     def forget_unused(self) -> None:
         """Remove cached steps that were not used for long."""
@@ -118,11 +118,11 @@ class Builder:
         try:
             async with asyncio.timeout(None) as limit:
                 build_sandbox.on_open(lambda: limit.reschedule(clock() + longest))
-                build_sandbox.on_given_up(partial(_expire, limit))
+                build_sandbox.on_cancelled(partial(_expire, limit))
                 yield
         except TimeoutError:
             timed_out = f"build timed out after {longest / 60:g} minutes"
-            raise BuildFailed(build_sandbox.given_up or timed_out) from None
+            raise BuildFailed(build_sandbox.cancel_reason or timed_out) from None
 
     def _build_sandbox(self, plan: BuildPlan) -> BuildSandbox:
         template = Template(

@@ -45,7 +45,7 @@ class StepContext:
     sandbox: Sandbox
     image: Image
     files: FindFiles
-    say: OnLine
+    report: OnLine
 
     @property
     def account(self) -> Account:
@@ -68,7 +68,7 @@ class StepContext:
             envs["PATH"] = with_standard(envs["PATH"])
         command = ShellCommand(script, user, workdir, envs)
         with self.sandbox.starting_up():
-            return await shell.run(self.sandbox, command, linger=_LINGER, on_line=self.say)
+            return await shell.run(self.sandbox, command, linger=_LINGER, on_line=self.report)
 
 
 def argument(step: Step, position: int = 0) -> str:

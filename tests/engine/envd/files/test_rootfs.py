@@ -305,10 +305,10 @@ def test_rootfs__closing_during_resolution_never_exposes_another_root(tmp_path):
 def test_rootfs__close_callback_is_called(tmp_path):
     root = Root.at(str(tmp_path))
     told = threading.Event()
-    with root.when_closed(told.set):
-        with root.when_closed(lambda: pytest.fail("left before it was closed")):
+    with root.on_close(told.set):
+        with root.on_close(lambda: pytest.fail("left before it was closed")):
             pass
         root.close()
         assert told.is_set()
-    with pytest.raises(RootClosed), root.when_closed(lambda: None):
+    with pytest.raises(RootClosed), root.on_close(lambda: None):
         pass

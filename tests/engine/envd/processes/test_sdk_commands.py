@@ -85,11 +85,11 @@ async def test_command__streams_keep_their_order(shared):
 
 
 async def test_command__concurrent_outputs_do_not_mix(shared):
-    async def say(word):
+    async def report(word):
         return (await shared.commands.run(f"for i in $(seq 500); do echo {word}; done")).stdout
 
     words = [f"word{number}" for number in range(20)]
-    assert await asyncio.gather(*map(say, words)) == [f"{word}\n" * 500 for word in words]
+    assert await asyncio.gather(*map(report, words)) == [f"{word}\n" * 500 for word in words]
 
 
 async def test_command__multibyte_text_survives_chunking(shared):
