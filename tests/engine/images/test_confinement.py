@@ -29,7 +29,7 @@ import asyncio, sys
 from pathlib import Path
 from tests.engine.images.base_images import bases_in
 
-asyncio.run(bases_in(Path(sys.argv[1])).provide(sys.argv[2], say=print))
+asyncio.run(bases_in(Path(sys.argv[1])).provide(sys.argv[2], report=print))
 """
 
 

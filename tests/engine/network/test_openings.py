@@ -13,7 +13,7 @@ OTHER = "other.example"
 ADDRESS = IPv4Address("192.0.2.1")
 
 
-@pytest.mark.parametrize(("life", "least"), [(0, 300), (60, 300), (3600, 3600)])
+@pytest.mark.parametrize(("ttl", "least"), [(0, 300), (60, 300), (3600, 3600)])
 def test_resolved_addresses__address_outlives_its_ttl(ttl, least):
     resolved_addresses = ResolvedAddresses()
     assert resolved_addresses.note(NAME, ADDRESS, ttl)
