@@ -137,7 +137,7 @@ async def test_a_port_that_is_taken_is_found_out_before_the_engine(server, left)
 
 async def test_templates_that_cannot_be_used_are_found_out_before_the_engine(server, left):
     told = await refuse(server, "--template-dir", str(server.directory))
-    assert "There is no templates/e2b.toml" in told
+    assert "templates/e2b.toml is missing in" in told
     await never_started(server, left)
 
 
