@@ -67,7 +67,7 @@ async def test_web_sandbox_list__changes_are_shown_live(first_page, named_server
     first, second = await create(user_id="ada", session_id="one"), await create()
     await first_page.until_row_says(first, "running", "ada · one", "base")
     third, fourth = await create(wait=0), await create(wait=0)
-    await first_page.until_row_says(third, "queued", "next in queue", "All 2 places")
+    await first_page.until_row_says(third, "queued", "next in queue", "All 2 slots")
     await first_page.until_row_says(fourth, "queued", "position 2 in queue")
     await api.delete(f"/v1/sandboxes/{first}")
     await first_page.until_gone(first)
