@@ -21,13 +21,13 @@ from sandbox_server.providers.settings import DEFAULT_CAPACITY, BackendSettings,
 PREFIX = "SANDBOX_SERVER_"
 
 _SYSTEM_STATE = Path("/var/lib/sandbox-server")
-# A name whose last part no address has.
+# A host name; an IP address does not match.
 _HOST = re.compile(r"([a-zA-Z0-9-]+\.)*[a-zA-Z][a-zA-Z0-9-]*(:[0-9]{1,5})?")
 _SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys", "metrics_token"})
 
 
 def default_state_dir() -> Path:
-    """Find where state lives when nobody says: the system's place for root, else the user's."""
+    """Return the default state directory: the system's for root, else the user's."""
     if os.geteuid() == 0:
         return _SYSTEM_STATE
     data_home = os.environ.get("XDG_DATA_HOME")
@@ -42,9 +42,11 @@ def _split(value: object) -> object:
 def _below_which_names_may_be(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or _HOST.fullmatch(parts.netloc) is None:
-        raise ValueError("is http:// or https:// and the name of a host, which no address is")
+        raise ValueError(
+            "must be http:// or https:// with a host name; an IP address is not allowed"
+        )
     if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("ends with the host and its port")
+        raise ValueError("must not have a path, query or fragment")
     return url.rstrip("/")
 
 
@@ -55,7 +57,7 @@ AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
 class _SecretFiles(EnvSettingsSource):
-    """Reads what is secret from the files that variables with `_FILE` name, as containers and systemd hand it out."""
+    """Reads secrets from the files named by variables with the suffix `_FILE`, as for containers and systemd."""
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         variables = {name: f"{variable_of(name)}_FILE" for name in _SECRET}
@@ -73,7 +75,7 @@ class Settings(BaseSettings):
         env_prefix=PREFIX,
         frozen=True,
         populate_by_name=True,
-        # A variable that is set and empty is how files of variables leave something out.
+        # Environment files leave a setting out by an empty value.
         env_ignore_empty=True,
         hide_input_in_errors=True,
     )
@@ -233,7 +235,7 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - there are none
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - not used
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, _SecretFiles(settings_cls)
@@ -248,19 +250,19 @@ class Settings(BaseSettings):
 
 
 def variable_of(name: str) -> str:
-    """Name the environment variable of a setting."""
+    """Return the environment variable of a setting."""
     alias = Settings.model_fields[name].validation_alias
     return alias if isinstance(alias, str) else f"{PREFIX}{name.upper()}"
 
 
 def flags() -> Iterator[tuple[str, FieldInfo]]:
-    """List the settings that are flags too: what is secret is not, since all can see a command."""
+    """List the settings with flags; secrets have none, since command lines are public."""
     for name, field in Settings.model_fields.items():
         if name not in _SECRET:
             yield name, field
 
 
 def forget_variables() -> None:
-    """Take the settings out of the environment, so that nothing we load or start finds a key there."""
+    """Remove the settings from the environment, so that child processes do not inherit keys."""
     for name in Settings.model_fields:
         os.environ.pop(variable_of(name), None)

@@ -133,7 +133,7 @@ def test_every_command_of_the_page_works(home, environment, engine, service):
     assert len(told) == 2, (
         "the sandbox was not found again by who was restored, or not any more by the original"
     )
-    assert "let go of 1 sandboxes" in done.stdout
+    assert "1 sandboxes were detached" in done.stdout
 
 
 def test_what_is_not_run_says_why():

@@ -1,4 +1,4 @@
-"""`sandbox-server db`: what an operator does to the database as a whole."""
+"""`sandbox-server db`: maintenance of the database."""
 
 import asyncio
 import shlex
@@ -29,7 +29,7 @@ _UNUSABLE = 78
 
 
 def upgrade(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Bring the schema up to date, as every start of the server does."""
+    """Migrate the schema to this version, as every start of the server does."""
 
     async def open_once(url: str) -> None:
         async with open_database(url, state_dir=settings.state_dir):
@@ -41,7 +41,7 @@ def upgrade(settings: Settings, _given: Mapping[str, Any]) -> int:
 
 
 def take_back(settings: Settings, given: Mapping[str, Any]) -> int:
-    """Take the schema back to a revision, before a server of that version is started again."""
+    """Downgrade the schema to a revision, before starting an older server."""
     revision: str = given["revision"]
 
     async def go_back(url: str) -> None:
@@ -49,18 +49,18 @@ def take_back(settings: Settings, given: Mapping[str, Any]) -> int:
         try:
             await downgrade(engine, revision)
         except UnknownRevision:
-            raise CannotServe(f"The schema was never at a revision {revision!r}.") from None
+            raise CannotServe(f"Unknown schema revision {revision!r}.") from None
         finally:
             await engine.dispose()
 
     with sole_server(settings.state_dir), running_database(settings) as url:
         asyncio.run(go_back(url))
-    _say(f"The schema is at {revision} now; a server of this version would bring it up to date.")
+    _say(f"The schema is now at {revision}. A server of this version would upgrade it again.")
     return 0
 
 
 def check(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Tell whether a server could work on this database, and what is in it."""
+    """Check whether this version can use the database, and summarize its content."""
     with running_database(settings) as url:
         obstacles = asyncio.run(_examine(settings, url))
     for obstacle in obstacles:
@@ -69,41 +69,41 @@ def check(settings: Settings, _given: Mapping[str, Any]) -> int:
 
 
 def show_backup(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Print how to back everything up, and what to do with a copy."""
-    _say("Everything that the server knows is in its database; it may run meanwhile:\n")
+    """Print how to back up and how to use a copy."""
+    _say("Back up the database; the server may keep running:\n")
     _say(f"  {_dump_command(settings)}\n")
     _say(
-        "Keep these with it, and from others: without them nobody can read what is sealed in it.\n"
+        "Keep these files with the backup, in a safe place: without them its secrets cannot be decrypted.\n"
     )
     for name in (KEY_FILE, ADMIN_KEY_FILE):
         _say(f"  {settings.state_dir / name}")
     _say(
-        "\nThe files of sandboxes are at their providers. The engine's are in its directory, which is "
-        "to be\ncopied while it is stopped. A database that goes on in the original's place needs "
-        "nothing more.\nOne that is to run beside the original, as a test, is cut loose from its "
-        "sandboxes first:\n\n  sandbox-server db new-installation"
+        "\nFiles of sandboxes are stored by their providers. Stop the engine before you copy its "
+        "directory.\n\nA restored database that replaces the original needs nothing else. To run a copy "
+        "beside the\noriginal, detach it first, so that it does not control the original's "
+        "sandboxes:\n\n  sandbox-server db new-installation"
     )
     return 0
 
 
 def rotate_encryption(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Seal everything with a new key: the first of the settings, else one that is made now."""
+    """Encrypt all secrets with the first key of the settings, or with a generated one."""
     if settings.encryption_keys is not None:
         keys = read_keys(settings.encryption_keys.get_secret_value())
         with running_database(settings) as url:
             count = asyncio.run(_reseal(url, keys, settings.state_dir))
         _say(
-            f"{count} values are sealed with the first key now; the others are of no use any more."
+            f"{count} values are now encrypted with the first key. The other keys are no longer needed."
         )
         return 0
     with sole_server(settings.state_dir), running_database(settings) as url:
         count = _rotate_file(url, settings.state_dir)
-    _say(f"{count} values are sealed with the new key in {settings.state_dir / KEY_FILE}.")
+    _say(f"{count} values are now encrypted with the new key in {settings.state_dir / KEY_FILE}.")
     return 0
 
 
 def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Cut a copied database loose from the sandboxes of the original, which go on without it."""
+    """Detach a copied database from the sandboxes of the original."""
 
     async def renew(url: str) -> int:
         async with opened(url) as sessions, sessions.begin() as session:
@@ -113,12 +113,12 @@ def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
 
     with sole_server(settings.state_dir), running_database(settings) as url:
         count = asyncio.run(renew(url))
-    _say(f"This database is an installation of its own now; it has let go of {count} sandboxes.")
+    _say(f"This database is now a separate installation; {count} sandboxes were detached.")
     return 0
 
 
 def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Give up the sandboxes of an engine whose files are lost, so that a new one can be `local`."""
+    """Mark the sandboxes of a lost engine as failed, so that a new engine can become `local`."""
 
     async def forget(url: str) -> int:
         async with opened(url) as sessions, sessions.begin() as session:
@@ -126,7 +126,9 @@ def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
 
     with sole_server(settings.state_dir), running_database(settings) as url:
         count = asyncio.run(forget(url))
-    _say(f"{count} sandboxes of the engine are given up; the next start takes its own engine.")
+    _say(
+        f"{count} sandboxes of the lost engine are now failed. The next start registers its own engine."
+    )
     return 0
 
 
@@ -135,7 +137,7 @@ async def _examine(settings: Settings, url: str) -> Sequence[str]:
         async with without_transaction(sessions) as session:
             revision = await find_revision(session)
             if not is_current(revision):
-                return ["The schema is older than this server: sandbox-server db upgrade"]
+                return ["The schema is older than this server. Run: sandbox-server db upgrade"]
             installation = await InstallationRepository(session).find_or_make()
             occupancy = await StatsRepository(session).list_occupancy()
             dead = await StatsRepository(session).count_dead_jobs()
@@ -147,7 +149,7 @@ async def _examine(settings: Settings, url: str) -> Sequence[str]:
         f"ok    installation {installation.id}, schema up to date, encryption keys complete, revision {revision}"
     )
     _say(f"ok    sandboxes: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}")
-    _say(f"{'low ' if dead else 'ok  '}  jobs that were given up: {dead} (GET /v1/jobs lists them)")
+    _say(f"{'low ' if dead else 'ok  '}  dead jobs: {dead} (GET /v1/jobs)")
     return []
 
 
@@ -162,10 +164,12 @@ async def _reseal(url: str, keys: list[bytes], state_dir: Path) -> int:
 
 
 def _rotate_file(url: str, state_dir: Path) -> int:
-    """At each step of this the file has every key that something may be sealed with."""
+    """Rotate the key file; at every step it contains all keys in use."""
     file = state_dir / KEY_FILE
     if not file.exists():
-        raise CannotServe(f"There is no {file}: nothing has been sealed with a key of its own.")
+        raise CannotServe(
+            f"{file} does not exist: this installation has no generated key. Set SANDBOX_SERVER_ENCRYPTION_KEYS."
+        )
     old, new = file.read_text().split(), new_key()
     write_private(file, "\n".join([new, *old]) + "\n")
     count = asyncio.run(_reseal(url, read_keys(file.read_text()), state_dir))

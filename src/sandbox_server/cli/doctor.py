@@ -1,4 +1,4 @@
-"""Looks at each thing that the server needs, and says what to do about what is missing."""
+"""Checks the requirements of the server and says how to meet those that are missing."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ _MIB = 1024**2
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the server needs: whether it is there, and what to do if not."""
+    """Result of one check, with a remedy if it failed."""
 
     name: str
     good: bool
@@ -38,7 +38,7 @@ class Finding:
 
 
 def command(settings: Settings, _given: Mapping[str, Any]) -> int:
-    """Print what there is and what is missing; tells whether the server can work here."""
+    """Print all findings; return whether the server can run here."""
     able = True
     for finding in examine(settings):
         able = able and finding.good
@@ -50,9 +50,7 @@ def command(settings: Settings, _given: Mapping[str, Any]) -> int:
     sys.stdout.flush()
     if needs_engine(settings):
         able = _examine_engine() and able
-    sys.stdout.write(
-        f"\nThe server can{'' if able else 'not'} work here{'' if able else ' yet'}.\n"
-    )
+    sys.stdout.write(f"\nThe server can{'' if able else 'not'} run here{'' if able else ' yet'}.\n")
     return 0 if able else _UNUSABLE
 
 
@@ -71,12 +69,14 @@ def _address(settings: Settings) -> Finding:
     name = f"port {settings.port} of {settings.host}"
     running = find_server(settings.state_dir)
     if running is not None:
-        return Finding(name, good=True, detail=f"a server works here already (process {running})")
+        return Finding(
+            name, good=True, detail=f"in use by a server of this state directory (pid {running})"
+        )
     try:
         for listener in listen(settings.host, settings.port):
             listener.close()
     except CannotServe as error:
-        return Finding(name, good=False, detail="cannot be listened on", fix=str(error))
+        return Finding(name, good=False, detail="cannot listen on it", fix=str(error))
     return Finding(name, good=True, detail="is free")
 
 
@@ -86,7 +86,7 @@ def _disk(settings: Settings) -> Finding:
         "disk",
         good=free >= _LEAST_DISK_MB,
         detail=f"{free} MiB free for {settings.state_dir}",
-        fix="Delete files there, or choose another --state-dir.",
+        fix="Free space there or choose another --state-dir.",
     )
 
 
@@ -94,12 +94,12 @@ def _given_database(url: str) -> Finding:
     try:
         version = asyncio.run(_version_at(url))
     except UnusablePostgres as error:
-        return Finding("database", good=False, detail="cannot be used", fix=str(error))
+        return Finding("database", good=False, detail="not usable", fix=str(error))
     return Finding(
         "database",
         good=version >= OLDEST,
         detail=f"PostgreSQL {version} of DATABASE_URL",
-        fix=f"Move it to {OLDEST} or newer.",
+        fix=f"Upgrade it to {OLDEST} or newer.",
     )
 
 
@@ -117,10 +117,10 @@ def _own_database(settings: Settings) -> Finding:
     return Finding(
         "database",
         good=are_bundled() and closed is None,
-        detail=f"our own in {settings.state_dir}, as {account.name if account else ACCOUNT}",
-        fix=f"Let the account in: chmod o+x {closed}; or choose another --state-dir."
+        detail=f"embedded, in {settings.state_dir}, as {account.name if account else ACCOUNT}",
+        fix=f"Grant the account access: chmod o+x {closed}. Or choose another --state-dir."
         if closed
-        else "There is no PostgreSQL for this machine in the Python packages: set DATABASE_URL.",
+        else "No embedded PostgreSQL for this platform: set DATABASE_URL.",
     )
 
 
@@ -128,8 +128,8 @@ def _sudo() -> Finding:
     return Finding(
         "sudo",
         good=shutil.which("sudo") is not None,
-        detail="raises the engine, which alone needs root",
-        fix="Start the server as root, or set E2B_API_KEY to use sandboxes elsewhere.",
+        detail="needed to start the engine, the only part that needs root",
+        fix="Start the server as root, or set E2B_API_KEY to use another provider.",
     )
 
 

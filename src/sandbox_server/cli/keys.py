@@ -1,4 +1,4 @@
-"""`sandbox-server keys`: API keys by whoever may read the database, as after the admin key was lost."""
+"""`sandbox-server keys`: manages API keys in the database, for example after the admin key was lost."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ _COLUMNS = "{:<20}  {:<12}  {:<10}  {:<20}  {:<20}  {:<16}  {}\n"
 
 
 def create(settings: Settings, given: Mapping[str, Any]) -> int:
-    """Make a key and print its secret, which nobody can tell again."""
+    """Create a key and print its secret, which cannot be shown again."""
     wanted = KeyRequest(
         tenant=given["tenant"],
         name=given["name"],
@@ -44,7 +44,7 @@ def show(settings: Settings, given: Mapping[str, Any]) -> int:
 
 
 def revoke(settings: Settings, given: Mapping[str, Any]) -> int:
-    """End a key for good; every server knows within a second."""
+    """Revoke a key; all servers reject it within a second."""
     with running_database(settings) as url:
         asyncio.run(_revoke(url, given["id"]))
     return 0

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(_explain(error))
     except SettingsError as error:
         parser.error(_explain_json(error))
-    except OSError as error:  # of a file that holds a secret
+    except OSError as error:  # a `_FILE` variable names an unreadable file
         parser.error(f"{error.filename}: {error.strerror}")
     configure_logging(settings.log_level, style=settings.log_format, access_log=settings.access_log)
     try:
@@ -72,18 +72,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     names = [name for name, _ in flags()]
-    _add(commands, "serve", "serve until stopped", _serve, settings=names)
-    _add(commands, "doctor", "check what the server needs here", _examine, settings=names)
+    _add(commands, "serve", "run the server", _serve, settings=names)
+    _add(commands, "doctor", "check the requirements of the server", _examine, settings=names)
     _add_keys(commands)
     _add_database(commands)
     _add_templates(commands)
-    guard = commands.add_parser(raising.COMMAND)  # for `serve` alone, so without a word of help
+    guard = commands.add_parser(raising.COMMAND)  # internal, used by `serve`; hidden from help
     guard.add_argument("--directory", type=Path, required=True)
     guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
     return parser
 
 
-# What takes half a second to load is loaded for those alone who need it.
+# Imported on demand: these take half a second to load.
 def _serve(settings: Settings, _given: Mapping[str, Any]) -> int:
     ended: int = import_module("sandbox_server.supervisor.serve").serve(settings)
     return ended
@@ -112,50 +112,66 @@ def _add(
 
 
 def _add_keys(commands: Any) -> None:
-    group = _add_group(commands, "keys", "API keys, when no valid one is at hand")
-    create = _add(group, "create", "make a key and print it", keys.create, settings=_STATE)
-    create.add_argument("--tenant", default=DEFAULT_TENANT, help="Whose sandboxes it is for.")
-    create.add_argument("--name", default="", help="What to list it as.")
+    group = _add_group(commands, "keys", "manage API keys")
+    create = _add(group, "create", "create a key and print it", keys.create, settings=_STATE)
+    create.add_argument("--tenant", default=DEFAULT_TENANT, help="Tenant of the key.")
+    create.add_argument("--name", default="", help="Name of the key.")
     create.add_argument(
         "--scope",
         dest="scopes",
         action="append",
         choices=list(Scope),
-        help="What it may do; repeatable.",
+        help="Scope of the key; repeatable.",
     )
-    create.add_argument("--max-priority", type=int, default=0, help="The highest it may ask for.")
-    create.add_argument("--rate-per-s", type=float, help="Requests per second that it may make.")
-    show = _add(group, "list", "list keys without their secrets", keys.show, settings=_STATE)
-    show.add_argument("--tenant", help="Whose; none given: everybody's.")
-    revoke = _add(group, "revoke", "end a key for good", keys.revoke, settings=_STATE)
-    revoke.add_argument("id", metavar="ID", help="As `list` shows it.")
+    create.add_argument(
+        "--max-priority", type=int, default=0, help="Highest priority of its requests."
+    )
+    create.add_argument("--rate-per-s", type=float, help="Maximum requests per second.")
+    show = _add(group, "list", "list keys, without secrets", keys.show, settings=_STATE)
+    show.add_argument("--tenant", help="Tenant. Default: all.")
+    revoke = _add(group, "revoke", "revoke a key", keys.revoke, settings=_STATE)
+    revoke.add_argument("id", metavar="ID", help="Id of the key, from `keys list`.")
 
 
 def _add_database(commands: Any) -> None:
-    group = _add_group(commands, "db", "the database as a whole")
+    group = _add_group(commands, "db", "maintain the database")
     for name, text, command in (
-        ("upgrade", "bring the schema up to date", database.upgrade),
-        ("check", "tell whether a server could work on it", database.check),
-        ("backup", "print how to back it up", database.show_backup),
-        ("rotate-encryption", "seal all secrets with a new key", database.rotate_encryption),
-        ("new-installation", "cut a copy loose from the original", database.make_new_installation),
-        ("forget-engine", "give up what was at an engine that is gone", database.forget_engine),
+        ("upgrade", "upgrade the schema", database.upgrade),
+        ("check", "check the database", database.check),
+        ("backup", "print how to back up", database.show_backup),
+        ("rotate-encryption", "encrypt all secrets with a new key", database.rotate_encryption),
+        (
+            "new-installation",
+            "detach a copied database from the original",
+            database.make_new_installation,
+        ),
+        ("forget-engine", "mark the sandboxes of a lost engine as failed", database.forget_engine),
     ):
         _add(group, name, text, command, settings=_STATE)
     back = _add(
-        group, "downgrade", "take the schema back to an older server's", database.take_back,
+        group, "downgrade", "downgrade the schema for an older server", database.take_back,
         settings=_STATE,
     )  # fmt: skip
-    back.add_argument("revision", metavar="REVISION", help="As that server's `db check` says it.")
+    back.add_argument(
+        "revision", metavar="REVISION", help="Revision shown by `db check` of that server."
+    )
 
 
 def _add_templates(commands: Any) -> None:
-    group = _add_group(commands, "template", "the templates that come with the server")
+    group = _add_group(commands, "template", "build the bundled templates")
     places = (*_STATE, "engine_dir", "template_dir")
-    build = _add(group, "build", "build one and show how it goes", templates.build, settings=places)
-    build.add_argument("name", nargs="?", default=AGENT, metavar="NAME", help="Which; `agent`.")
-    build.add_argument("--backend", help="Where; the first provider if none is named.")
-    build.add_argument("--force", action="store_true", help="Carry out every step anew.")
+    build = _add(
+        group, "build", "build a template and show its progress", templates.build, settings=places
+    )
+    build.add_argument(
+        "name",
+        nargs="?",
+        default=AGENT,
+        metavar="NAME",
+        help="Name of the template. Default: agent.",
+    )
+    build.add_argument("--backend", help="Backend to build at. Default: the first.")
+    build.add_argument("--force", action="store_true", help="Rebuild without cached layers.")
 
 
 def _add_group(commands: Any, name: str, text: str) -> Any:
@@ -164,7 +180,7 @@ def _add_group(commands: Any, name: str, text: str) -> Any:
 
 
 def _explain_json(error: SettingsError) -> str:
-    """Name the variable whose JSON cannot be read; the value may have keys in it."""
+    """Name the variable with invalid JSON, without its value, which may contain keys."""
     field = next(name for name in Settings.model_fields if f'"{name}"' in str(error))
     return f"{variable_of(field)} is not valid JSON: {error.__cause__}"
 

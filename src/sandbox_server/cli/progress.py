@@ -10,7 +10,7 @@ _CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """Shows how a build goes: its steps as they come and the last that it said on a terminal, else all that it says."""
+    """Shows the progress of a build: on a terminal the steps and the last line, otherwise all output."""
 
     def __init__(self, name: str, backend: str) -> None:
         self._name = name
@@ -21,7 +21,7 @@ class Progress:
         self._step: str | None = None
 
     def __enter__(self) -> Self:
-        self._line(f"{self._name} is being built at {self._backend}.")
+        self._line(f"Building {self._name} at {self._backend}.")
         return self
 
     def __exit__(
@@ -30,12 +30,12 @@ class Progress:
         if kind is None:
             return
         self._line(
-            "This command has ended, the build need not have: give the command again to follow it."
+            "Stopped following; the build may still be running. Run the command again to follow it."
         )
 
     def show(self, log: BuildLog, *, step: str | None) -> None:
-        """Show what is new."""
-        if log.size < self._told:  # another build was asked for since
+        """Show new progress."""
+        if log.size < self._told:  # superseded by a newer build
             self._told = 0
         piece = log.read(self._told)
         self._told = piece.next_offset
@@ -54,8 +54,8 @@ class Progress:
         if is_ready:
             self._line(f"{self._name} is ready at {self._backend} {took}.")
             return
-        self._line(f"{self._name} was not built {took}.")
-        said = "\n".join(map(_printable, (reason or "Nobody noted why.").splitlines()))
+        self._line(f"Building {self._name} failed {took}.")
+        said = "\n".join(map(_printable, (reason or "Reason not recorded.").splitlines()))
         sys.stderr.write(f"{said}\n")
 
     def _line(self, text: str) -> None:
@@ -69,5 +69,5 @@ class Progress:
 
 
 def _printable(text: str) -> str:
-    """Leave nothing that a terminal would obey: the words are of programs in a sandbox."""
+    """Remove terminal control sequences from the output of programs in a sandbox."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

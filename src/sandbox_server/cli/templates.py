@@ -1,4 +1,4 @@
-"""`sandbox-server template`: the templates that come with the server, built wherever it has sandboxes."""
+"""`sandbox-server template`: builds the bundled templates at a backend."""
 
 import asyncio
 import sys
@@ -37,13 +37,13 @@ _FAILED = 1
 
 
 def build(settings: Settings, given: Mapping[str, Any]) -> int:
-    """Have a template built, and show how it goes; tells whether it is ready."""
+    """Build a template and show its progress; return 0 if it is ready."""
     bundled = read_bundled_templates(settings.template_dir)
     template = bundled.templates.get(given["name"])
     if template is None:
         known = ", ".join(sorted(bundled.templates))
         raise UnusableTemplates(
-            f"No template {given['name']!r} comes with this server, but {known}."
+            f"No template {given['name']!r} is bundled with this server. Bundled templates: {known}."
         )
     known_backends = backends_from_here(settings)
     with running_database(settings) as url:
@@ -84,9 +84,9 @@ async def _build(
 
 
 class _Order:
-    """A template that is to be built at a backend, under all its names.
+    """A build of a template, with all its names, at a backend.
 
-    It is written down as a server would, so that a server that runs does the work, and knows of it; without one it is done here.
+    It is recorded like a server's build, so a running server performs it; without one this command does.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class _Order:
         for name in self._template.names:
             template_id = await self._want(name, force=force)
             if template_id is None:
-                _say(f"{name} is ready at {self._backend}, as it comes with this server.")
+                _say(f"{name} is ready at {self._backend} and up to date.")
             elif not await self._follow(builds, name, template_id):
                 return _FAILED
         return 0
 
     async def _make_known(self) -> None:
-        """Have a record of a backend that no server has been started with yet."""
+        """Create the row of a backend that no server has used yet."""
         known = dict(self._backends.items())[self._backend]
         async with self._sessions.begin() as session:
             if await session.get(Backend, self._backend) is None:
@@ -119,7 +119,7 @@ class _Order:
                 )
 
     async def _want(self, name: str, *, force: bool) -> str | None:
-        """Ask for it; None is that it is ready. One that is under way already is the one to follow."""
+        """Request the build, or join a running one; None if the template is ready."""
         async with self._sessions.begin() as session:
             template = await SharedTemplateRepository(session).lock_or_create(name)
             found = await session.get(TemplateBuild, (template.id, self._backend))
@@ -145,7 +145,7 @@ class _Order:
         return found.state == "ready"
 
     async def _take_on(self, builds: TemplateBuilder, subject: str) -> None:
-        """Take the build a step on, unless a server does just now."""
+        """Run the build's next step, unless a server does."""
         async with self._sessions.begin() as session:
             job = await JobRepository(session).lease(
                 TEMPLATE_BUILD, subject, worker="template build", lease=_LEASE

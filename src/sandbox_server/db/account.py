@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# One process for all directories of a path: a start asks for a dozen paths.
+# One process checks all directories of a path: a start checks a dozen paths.
 _FIRST_CLOSED = 'n=0; for d; do test -x "$d" || { echo $n; exit; }; n=$((n + 1)); done'
 
 
 class CannotRunPostgres(RuntimeError):
-    """What keeps the embedded PostgreSQL from running, and what can be done about it."""
+    """The embedded PostgreSQL cannot run; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whom PostgreSQL runs as and its files belong to; it refuses to be root."""
+    """The account of PostgreSQL and its files; PostgreSQL refuses to run as root."""
 
     name: str
     uid: int
@@ -24,16 +24,16 @@ class Account:
 
     @classmethod
     def ours_or(cls, name: str) -> "Account":
-        """Take the account that we run as; for root the named one, made where it is missing."""
+        """Return our own account; for root the named one, created if missing."""
         uid = os.geteuid()
         entry = pwd.getpwuid(uid) if uid != 0 else _find(name) or _make(name)
         if entry.pw_uid == 0:
-            raise CannotRunPostgres("PostgreSQL does not run as root: name another account.")
+            raise CannotRunPostgres("PostgreSQL does not run as root. Choose another account.")
         return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
     @classmethod
     def find(cls, name: str) -> "Account | None":
-        """Give what `ours_or` would, unless it would have to make it."""
+        """Return what `ours_or` would, or None if the account does not exist."""
         uid = os.geteuid()
         entry = pwd.getpwuid(uid) if uid != 0 else _find(name)
         return None if entry is None else cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
@@ -41,11 +41,11 @@ class Account:
     def run(
         self, *command: str | Path, keep_open: Sequence[int] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program as this account, with none of the caller's variables."""
+        """Run a program as this account, without the caller's environment."""
         return subprocess.run(  # noqa: S603
             command,
             cwd="/",
-            env={"PATH": os.defpath, "LC_ALL": "C"},  # PGDATA and its like would have a say
+            env={"PATH": os.defpath, "LC_ALL": "C"},  # variables such as PGDATA would take effect
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -68,13 +68,13 @@ class Account:
         return self._may("-x", program)
 
     def closed_parent(self, path: Path) -> Path | None:
-        """Find the first directory on the way to `path` that this account may not enter."""
+        """Return the first directory in `path` that this account may not enter."""
         directories = [*reversed(path.parents)]
         first = self.run("sh", "-c", _FIRST_CLOSED, "sh", *directories).stdout
         return directories[int(first)] if first else None
 
     def _may(self, test: str, path: Path) -> bool:
-        # The kernel is asked, which knows of access lists too.
+        # Checked by the kernel, which also applies ACLs.
         return self.run("test", test, path).returncode == 0
 
 
@@ -94,7 +94,7 @@ def _make(name: str) -> pwd.struct_passwd:
         text=True,
         check=False,
     )
-    entry = _find(name)  # another starter may have made it in the meantime
+    entry = _find(name)  # another process may have created it meanwhile
     if entry is None:
-        raise CannotRunPostgres(f"The account {name} cannot be made: {made.stderr.strip()}")
+        raise CannotRunPostgres(f"Cannot create the account {name}: {made.stderr.strip()}")
     return entry

@@ -1,4 +1,4 @@
-"""Where a database is, as messages name it: never with its password."""
+"""Addresses of databases in messages, without passwords."""
 
 import os
 import re
@@ -22,11 +22,11 @@ _USUAL_PORT, _LAST_PORT = 5432, 65535
 
 
 class UnusablePostgres(RuntimeError):
-    """The database does not let us in, or its version lacks what the schema is made of."""
+    """The database cannot be used: unreachable, access denied or too old."""
 
 
 def place_of(url: str) -> str:
-    """Name the host and port, or the socket's directory, of a libpq URL."""
+    """Return the host and port, or the socket directory, of a libpq URL."""
     parts = _split(url)
     hosts = parts.netloc.rpartition("@")[2]
     named = unquote(hosts) or parse_qs(parts.query).get("host", [""])[-1]
@@ -36,14 +36,14 @@ def place_of(url: str) -> str:
 
 
 def refuse(error: Exception, url: str) -> NoReturn:
-    """Say why a connection failed, and what to do about it."""
+    """Explain why a connection failed and what to do."""
     raise UnusablePostgres(
         f"Cannot connect to PostgreSQL at {place_of(url)} ({VARIABLE}): {_reason(error)}. {_remedy(error)}"
     ) from None
 
 
 def server_error(error: Exception) -> BaseException:
-    """Give what the driver raised, without what SQLAlchemy puts around it."""
+    """Unwrap the driver's exception from SQLAlchemy's."""
     if isinstance(error, DBAPIError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
@@ -54,7 +54,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
     except ValueError:
         raise UnusablePostgres(MALFORMED) from None
-    # What follows a `/` in a password would be taken for the path, and what is before it for the host.
+    # An unescaped `/` in a password would split it into host and path.
     is_cut = "@" not in parts.netloc and "@" in parts.path + parts.query + parts.fragment
     is_ours = _SCHEME.fullmatch(parts.scheme) is not None and "://" in url
     if not is_ours or is_cut or parts.netloc.count("@") > 1:

@@ -25,7 +25,7 @@ Choices = TypeVar("Choices", bound=StrEnum)
 
 
 class Choice(TypeDecorator[Choices], Generic[Choices]):
-    """A text in the database, in Python a member of an enumeration."""
+    """An enumeration in Python, text in the database."""
 
     impl = Text
     cache_ok = True
@@ -43,9 +43,9 @@ class Choice(TypeDecorator[Choices], Generic[Choices]):
         return None if value is None else self.choices(value)
 
 
-# Ids sort by time only where letters sort by their bytes, whatever the database's own locale is.
+# Collation C: ids sort by time only in byte order.
 Id = Annotated[str, mapped_column(Text(collation="C"))]
-# An object that the database fills in where a row names none.
+# A JSON object with a default in the database.
 Document = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'"))]
 Switch = Annotated[bool, mapped_column(server_default=text("false"))]
 Count = Annotated[int, mapped_column(server_default=text("0"))]

@@ -27,9 +27,9 @@ OLDEST = 15
 async def open_database(
     url: str | None, *, state_dir: Path, pool_size: int = 20
 ) -> AsyncIterator[AsyncEngine]:
-    """Connect to the database at `url`, else to one of our own in `state_dir`, with the schema up to date.
+    """Connect to the database at `url`, or to an embedded one in `state_dir`, and upgrade the schema.
 
-    One of our own is stopped at the end, so only one server may have it.
+    An embedded database is stopped at the end, so only one server may use it.
     """
     if url is None:
         async with _embedded(state_dir) as own, _connected(own, pool_size=pool_size) as engine:
@@ -67,30 +67,30 @@ async def _upgrade(engine: AsyncEngine, url: str) -> None:
         reason = server_error(error)
         if isinstance(reason, asyncpg.InsufficientPrivilegeError):
             raise UnusablePostgres(
-                f"The schema of the database at {place_of(url)} cannot be brought up to date: {reason}. "
-                f"Make the user of {VARIABLE} its owner, or grant the user what is missing."
+                f"The schema of the database at {place_of(url)} cannot be upgraded: {reason}. "
+                f"Make the user of {VARIABLE} the owner, or grant the missing privileges."
             ) from None
         if isinstance(reason, asyncpg.ReadOnlySQLTransactionError):
             raise UnusablePostgres(
-                f"The database at {place_of(url)} is read-only: name the primary in {VARIABLE}."
+                f"The database at {place_of(url)} is read-only. Set {VARIABLE} to the primary."
             ) from None
         raise
 
 
 async def require_supported(engine: AsyncEngine, url: str) -> None:
-    """Refuse a database that cannot be used at all."""
+    """Reject an unusable database."""
     found = await find_version(engine, url)
     if found < OLDEST:
-        raise UnusablePostgres(f"This is PostgreSQL {found}; {OLDEST} or newer is needed.")
+        raise UnusablePostgres(f"PostgreSQL {found} is too old. Upgrade it to {OLDEST} or newer.")
 
 
 async def find_version(engine: AsyncEngine, url: str) -> int:
-    """Ask for the major version; a database that cannot be reached is found out here."""
+    """Return the major version; raises if the database is unreachable."""
     try:
         async with engine.connect() as connection:
             number = await connection.scalar(text("SHOW server_version_num"))
     except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         refuse(error, url)
-    except ValueError:  # asyncpg's, which quotes the URL with its password
+    except ValueError:  # asyncpg's error quotes the URL with its password
         raise UnusablePostgres(MALFORMED) from None
     return int(number) // 10_000

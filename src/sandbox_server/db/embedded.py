@@ -19,14 +19,14 @@ ACCOUNT = "sandbox-server"
 _USER = "sandbox"
 _DATABASE = "postgres"
 _SOCKET = ".s.PGSQL.5432"
-_LONGEST_SOCKET_PATH = 103  # macOS; Linux has room for four more
+_LONGEST_SOCKET_PATH = 103  # macOS; Linux allows 107 bytes
 _PATIENCE_S = 300.0
 
 
 class EmbeddedPostgres:
-    """A PostgreSQL of our own in a directory, reached through a private socket.
+    """An embedded PostgreSQL in a directory, reached through a private socket.
 
-    It is nobody's child: it outlives whoever started it, and the next to start it finds it running.
+    It is nobody's child: it outlives the process that started it, and the next start finds it running.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class EmbeddedPostgres:
         return is_running(self._data)
 
     def start(self) -> str:
-        """Start it, or take the one that runs, and return its URL."""
+        """Start it unless it is running, and return its URL."""
         self._make_directory()
         with self._locked() as lock:
             programs = self._programs()
@@ -59,11 +59,13 @@ class EmbeddedPostgres:
             if not is_running(self._data):
                 self._start(programs, socket)
             if not _wait(lambda: programs.answers(socket)):
-                raise CannotRunPostgres(f"It is silent; its messages are in {self._data / 'log'}.")
+                raise CannotRunPostgres(
+                    f"PostgreSQL does not respond. Its log is in {self._data / 'log'}."
+                )
         return f"postgresql://{_USER}:{password}@/{_DATABASE}?host={quote(str(socket), safe='')}"
 
     def stop(self) -> None:
-        """Stop it, whoever started it; what was committed is on the disk."""
+        """Stop it, also if another process started it; committed data is on disk."""
         if not self._data.exists():
             return
         with self._locked():
@@ -75,14 +77,16 @@ class EmbeddedPostgres:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         found = self._directory.stat()
         if found.st_uid not in (os.geteuid(), self._account.uid) or found.st_mode & 0o022:
-            raise CannotRunPostgres(f"Others may write to {self._directory}: it must be ours.")
+            raise CannotRunPostgres(
+                f"Other accounts can write to {self._directory}. Change its owner and mode (chown, chmod go-w)."
+            )
         if found.st_uid == os.geteuid():
-            self._directory.chmod(0o711)  # who could open it could hold our lock for ever
+            self._directory.chmod(0o711)  # an account that can open it could hold our lock forever
         closed = self._account.closed_parent(self._data)
         if closed is not None:
             raise CannotRunPostgres(
-                f"The account {self._account.name} may not enter {closed}. Choose another "
-                f"--state-dir, or let it in: chmod o+x {closed}"
+                f"The account {self._account.name} cannot enter {closed}. Choose another "
+                f"--state-dir, or grant access: chmod o+x {closed}"
             )
 
     @contextmanager
@@ -102,7 +106,9 @@ class EmbeddedPostgres:
     def _password(self) -> str:
         if not self._password_file.exists():
             if self._data.exists():
-                raise CannotRunPostgres(f"{self._password_file} is gone; {self._data} needs it.")
+                raise CannotRunPostgres(
+                    f"{self._password_file} is missing; the database in {self._data} needs it. Restore it from a backup."
+                )
             self._write_password()
         self._require_private(self._password_file)
         return self._password_file.read_text()
@@ -121,30 +127,30 @@ class EmbeddedPostgres:
         others = stat.S_ISLNK(found.st_mode) or found.st_mode & 0o077
         if others or found.st_uid != self._account.uid:
             raise CannotRunPostgres(
-                f"{path} must be of the account {self._account.name} and for nobody else "
+                f"{path} must belong to the account {self._account.name} and be private "
                 f"(chown {self._account.name}, chmod go=)."
             )
 
     def _socket_directory(self) -> Path:
-        """Make it next to the data, or, where the path would be too long, below /tmp."""
+        """Create it next to the data, or below /tmp if the path would be too long."""
         directory = self._directory / "socket"
         if len(os.fsencode(directory / _SOCKET)) > _LONGEST_SOCKET_PATH:
             name = hashlib.sha256(os.fsencode(self._directory)).hexdigest()[:16]
-            directory = Path("/tmp") / f"sandbox-server-{name}"  # noqa: S108 - looked at below
+            directory = Path("/tmp") / f"sandbox-server-{name}"  # noqa: S108 - checked below
         self._make_private(directory)
         return directory
 
     def _make_private(self, directory: Path) -> None:
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        if directory.lstat().st_uid == os.geteuid():  # made now, or by a starter that died here
+        if directory.lstat().st_uid == os.geteuid():  # created now, or by a start that died here
             self._account.own(directory)
         self._require_private(directory)
 
     def _make_cluster(self, programs: Programs, *, lock: int) -> None:
         if not self._data.exists():
             fresh = self._directory / "data.new"
-            shutil.rmtree(fresh, ignore_errors=True)  # whoever began it died
+            shutil.rmtree(fresh, ignore_errors=True)  # its start died
             self._make_private(fresh)
             programs.make_cluster(fresh, user=_USER, password_file=self._password_file, lock=lock)
             fresh.rename(self._data)
@@ -152,8 +158,8 @@ class EmbeddedPostgres:
         made_by = (self._data / "PG_VERSION").read_text().strip()
         if made_by != programs.major_version():
             raise CannotRunPostgres(
-                f"{self._data} is of PostgreSQL {made_by}, this is {programs.major_version()}: "
-                "move it with pg_dump, or install the version that it is of."
+                f"{self._data} was created by PostgreSQL {made_by}, but this is {programs.major_version()}: "
+                "migrate it with pg_dump, or install that version."
             )
 
     def _start(self, programs: Programs, socket: Path) -> None:
@@ -162,7 +168,7 @@ class EmbeddedPostgres:
             "unix_socket_directories": str(socket),
             "unix_socket_permissions": "0700",
             "password_encryption": "scram-sha-256",
-            # A file per weekday, so that a week's messages are kept and no more.
+            # One log file per weekday: keeps one week.
             "logging_collector": "on",
             "log_filename": "%a.log",
             "log_truncate_on_rotation": "on",
@@ -173,7 +179,7 @@ class EmbeddedPostgres:
         try:
             programs.start(self._data, settings=settings)
         except CannotRunPostgres:
-            # The one that a killed starter had begun may have been quicker.
+            # A server begun by a killed start may have been quicker.
             if not is_running(self._data):
                 raise
 

@@ -13,9 +13,9 @@ class IdempotencyRepository:
     async def claim(
         self, tenant_id: str, request: Idempotency | None, *, resource: str, resource_id: str
     ) -> str:
-        """Give the id of what the request made before, else `resource_id`, which it is to make now.
+        """Return the id of the resource that the request created before, or `resource_id` for a new one.
 
-        Waits for another transaction that is making it. To be asked before anything is locked.
+        Waits for a concurrent transaction with the same key. Call it before taking other locks.
         """
         if request is None:
             return resource_id
@@ -34,7 +34,7 @@ class IdempotencyRepository:
         return claimed or await self._made_before(tenant_id, request)
 
     async def find(self, tenant_id: str, request: Idempotency | None) -> str | None:
-        """Find what the request made before."""
+        """Find the resource that the request created before."""
         if request is None:
             return None
         earlier = await self._session.get(IdempotencyKey, (tenant_id, request.key))

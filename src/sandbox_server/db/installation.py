@@ -8,24 +8,24 @@ from sandbox_server.db.models import Installation, Job, Sandbox, Snapshot
 from sandbox_server.domain.ids import InstallationId, new_id
 from sandbox_server.domain.state import State, Target
 
-_LET_GO = "It belongs to the installation that this database is a copy of."
-_ENGINE_LOST = "The engine that it was at is gone."
+_LET_GO = "Detached: belongs to the installation that this database was copied from."
+_ENGINE_LOST = "Its engine was lost."
 
 
 class InstallationRepository:
-    """Who this database belongs to, and which key seals what is in it."""
+    """Identity of the installation, and its current encryption key."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def find_or_make(self) -> Installation:
-        """Give the one row; of several servers that start at once, one makes it."""
+        """Return the only row; created by one of several concurrent starts."""
         made = insert(Installation).values(id=InstallationId(new_id()))
         await self._session.execute(made.on_conflict_do_nothing())
         return (await self._session.scalars(select(Installation))).one()
 
     async def set_first_key(self, key_id: str) -> None:
-        """Note the key that seals from now on, unless there is one."""
+        """Record the current encryption key, unless there is one."""
         await self._session.execute(
             update(Installation)
             .where(Installation.encryption_key_id.is_(None))
@@ -36,9 +36,9 @@ class InstallationRepository:
         await self._session.execute(update(Installation).values(encryption_key_id=key_id))
 
     async def renew(self, *, job_kinds: Collection[str]) -> int:
-        """Make a copied database another installation; gives how many sandboxes it lets go of.
+        """Turn a copied database into a separate installation; return the number of detached sandboxes.
 
-        They are the original's, so nothing here may find, change or end them any more.
+        They belong to the original, so this installation must not find, change or delete them.
         """
         await self._session.execute(update(Installation).values(id=InstallationId(new_id())))
         await self._session.execute(
@@ -48,7 +48,7 @@ class InstallationRepository:
         return await self._let_go(Sandbox.ended_at.is_(None), reason=_LET_GO)
 
     async def take_engine(self, engine: str, *, backend: str) -> bool:
-        """Note which engine the backend is; False: its sandboxes are at another one."""
+        """Record the backend's engine; return False if its sandboxes belong to another engine."""
         elsewhere = self._living_at(backend).exists()
         taken = (
             update(Installation)
@@ -58,7 +58,7 @@ class InstallationRepository:
         return bool((await self._session.execute(taken.returning(Installation.id))).all())
 
     async def forget_engine(self, *, backend: str) -> int:
-        """Give up the sandboxes of an engine that is gone; gives how many those were."""
+        """Mark the sandboxes of a lost engine as failed; return their number."""
         await self._session.execute(update(Installation).values(engine=None))
         return await self._let_go(Sandbox.id.in_(self._living_at(backend)), reason=_ENGINE_LOST)
 

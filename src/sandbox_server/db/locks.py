@@ -12,19 +12,19 @@ from sandbox_server.db.session import OUTAGES, Sessions
 
 _TAKE = text("SELECT pg_try_advisory_lock(:space, :number)")
 _GIVE = text("SELECT pg_advisory_unlock(:space, :number)")
-_SPACE = 1  # of these names among all locks of two numbers
+_SPACE = 1  # the lock space of these names
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.01, 0.2
 
 
 class NotFree(Exception):
-    """Others hold the name for longer than anybody waits."""
+    """The lock was not released within the timeout."""
 
 
 class Locks:
-    """Names that one at a time holds, of all servers on a database.
+    """Named locks across all servers of a database (session-level advisory locks).
 
-    All of a process are held on one connection beside the pool, and are gone with it: who waits for a sandbox while it
-    holds one takes no connection from others, and a process that dies leaves none behind.
+    All locks of a process share one connection outside the pool and end with it: waiting takes no connection from others, and a
+    process that dies leaves no locks behind.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -35,7 +35,7 @@ class Locks:
 
     @asynccontextmanager
     async def hold(self, name: str, *, wait: timedelta) -> AsyncIterator[None]:
-        """Hold a name until the block ends; raises NotFree when others have it for too long."""
+        """Hold a lock during the block; raises NotFree on timeout."""
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(wait.total_seconds()) as patience:
@@ -53,7 +53,7 @@ class Locks:
     async def _hold(self, number: int, held: AsyncExitStack) -> None:
         here = self._here.setdefault(number, asyncio.Lock())
         await held.enter_async_context(here)
-        # Given back even if nobody knows whether it was had: questions are asked in their order.
+        # Released even if its acquisition is unknown: statements run in order.
         held.push_async_callback(self._give, number)
         await self._take(number)
 
@@ -64,7 +64,7 @@ class Locks:
             pause = min(2 * pause, _LAST_LOOK_S)
 
     async def _give(self, number: int) -> None:
-        with suppress(*OUTAGES):  # it is gone with the connection
+        with suppress(*OUTAGES):  # released with the connection
             await asyncio.shield(self._ask(_GIVE, number))
 
     async def _ask(self, statement: TextClause, number: int) -> bool:
@@ -81,7 +81,7 @@ class Locks:
     async def _connect(self) -> AsyncConnection:
         engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         connection = await engine.connect()
-        await connection.run_sync(lambda sync: sync.detach())  # leaves its place in the pool
+        await connection.run_sync(lambda sync: sync.detach())  # does not occupy a pool slot
         return connection
 
     async def _drop(self) -> None:

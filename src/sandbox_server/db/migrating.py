@@ -9,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 
 class UnknownRevision(Exception):
-    """No schema of an older server is called that."""
+    """The schema revision is unknown."""
 
 
 def alembic_config() -> Config:
-    """Point alembic at the migrations of this installation."""
+    """Return the Alembic configuration with our migrations."""
     config = Config()
     config.set_main_option("script_location", str(migrations_directory()))
     return config
@@ -25,7 +25,7 @@ async def find_revision(session: AsyncSession) -> str | None:
 
 
 def is_current(revision: str | None) -> bool:
-    """Tell whether the schema is what this server needs; a newer server's is taken to be."""
+    """Check that the schema is up to date; a newer schema is accepted."""
     return revision not in _older_revisions()
 
 
@@ -37,18 +37,18 @@ def _older_revisions() -> frozenset[str | None]:
 
 
 def migrations_directory() -> Path:
-    inside = Path(__file__).parent / "migrations"  # a wheel brings them along
+    inside = Path(__file__).parent / "migrations"  # included in the wheel
     return inside if inside.exists() else Path(__file__).parents[3] / "migrations"
 
 
 async def upgrade(engine: AsyncEngine, revision: str = "head") -> None:
-    """Bring the schema up to date; of several that start at once, one does it and the others wait."""
+    """Upgrade the schema; of concurrent starts one does it and the others wait."""
     async with engine.connect() as connection:
         await connection.run_sync(_upgrade, revision)
 
 
 async def downgrade(engine: AsyncEngine, revision: str) -> None:
-    """Take the schema back to what an older server knows, without what only newer ones keep."""
+    """Downgrade the schema for an older server; data of newer features is lost."""
     if revision not in _older_revisions():
         raise UnknownRevision(revision)
     async with engine.connect() as connection:

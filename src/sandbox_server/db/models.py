@@ -66,14 +66,14 @@ class Backend(Row):
     state_reason: Mapped[str | None]
     seen_at: Mapped[datetime | None]
     failing_since: Mapped[datetime | None]
-    strangers: Mapped[Count]  # sandboxes of ours there that no record is about
-    busy_until: Mapped[datetime | None]  # it said that it has no room, whatever we count
-    paused_takes_place: Mapped[Switch]  # where the memory of paused sandboxes stays in use
-    templates_at: Mapped[datetime | None]  # when it last told what templates it has
+    strangers: Mapped[Count]  # its sandboxes without a row here
+    busy_until: Mapped[datetime | None]  # the provider reported that it is full
+    paused_takes_place: Mapped[Switch]  # paused sandboxes keep their memory
+    templates_at: Mapped[datetime | None]  # last listing of its templates
 
 
 class Template(Row):
-    """A name that sandboxes are created from; a tenant's own, or everybody's."""
+    """A template, of a tenant or shared."""
 
     __tablename__ = "templates"
     __table_args__ = (
@@ -90,15 +90,13 @@ class Template(Row):
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id | None] = mapped_column(ForeignKey(Tenant.id))
     name: Mapped[str]
-    definition_sealed: Mapped[
-        bytes | None
-    ]  # None: it was built elsewhere, or comes with the server
+    definition_sealed: Mapped[bytes | None]  # None: built elsewhere, or bundled with the server
     has_services: Mapped[Switch]
     deleted_at: Mapped[datetime | None]
 
 
 class TemplateBuild(Row):
-    """What a template is at one backend: its last build, and whether there is one that can be used."""
+    """A template at one backend: its last build, and whether it can be used."""
 
     __tablename__ = "template_builds"
     __table_args__ = (one_of("state", "building", "ready", "failed"),)
@@ -107,7 +105,7 @@ class TemplateBuild(Row):
         ForeignKey(Template.id, ondelete="CASCADE"), primary_key=True
     )
     backend: Mapped[str] = mapped_column(ForeignKey(Backend.name), primary_key=True, index=True)
-    number: Mapped[int] = mapped_column(server_default=text("1"))  # which build this is
+    number: Mapped[int] = mapped_column(server_default=text("1"))  # id of the build
     force: Mapped[Switch]
     backend_template_id: Mapped[str | None] = mapped_column(index=True)
     backend_build_id: Mapped[str | None]
@@ -115,7 +113,7 @@ class TemplateBuild(Row):
     state_reason: Mapped[str | None]
     requested_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     started_at: Mapped[datetime | None]
-    ready_at: Mapped[datetime | None]  # since when sandboxes can be made from it
+    ready_at: Mapped[datetime | None]  # usable since
     cpu_count: Mapped[int | None]
     memory_mb: Mapped[int | None]
     entries_read: Mapped[Count]
@@ -123,7 +121,7 @@ class TemplateBuild(Row):
     log_tail: Mapped[str] = mapped_column(server_default="")
     log_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     seen_at: Mapped[datetime | None]
-    digest: Mapped[str | None]  # of what a template that comes with the server was built from
+    digest: Mapped[str | None]  # digest of a bundled template's files
 
 
 class Sandbox(Row):
@@ -136,7 +134,7 @@ class Sandbox(Row):
             "(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended_at"
         ),
         CheckConstraint("state <> 'paused' OR expires_at IS NULL", name="expires_at"),
-        # A tenant's lists, newest first: ids sort by time.
+        # Lists of a tenant, newest first: ids sort by time.
         Index(None, "tenant_id", "id"),
         Index("sandboxes_living_idx", "tenant_id", "id", postgresql_where=text("ended_at IS NULL")),
         Index(None, "tenant_id", "state", "id"),
@@ -150,7 +148,7 @@ class Sandbox(Row):
             postgresql_using="gin",
             postgresql_ops={"metadata": "jsonb_path_ops"},
         ),
-        # Admission: whose turn it is, and how much room is taken; ended sandboxes cost it nothing.
+        # Admission: queue order and used slots; ended sandboxes are not in these indexes.
         Index(
             "sandboxes_queue_idx",
             "tenant_id",
@@ -184,23 +182,23 @@ class Sandbox(Row):
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
     template: Mapped[str]
-    template_id: Mapped[Id | None]  # where the name is that of a template of its tenant's own
-    awaited_template_id: Mapped[Id | None]  # which is being built, so that nobody may have it yet
+    template_id: Mapped[Id | None]  # if it is a template of its tenant
+    awaited_template_id: Mapped[Id | None]  # the template whose build it waits for
     awaited_backends: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
-    template_note: Mapped[str | None]  # why it is made from another one than the default
+    template_note: Mapped[str | None]  # why another template than the default is used
     backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
     backend_sandbox_id: Mapped[str | None]
     candidates: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     agent_type: Mapped[str | None]
     user_id: Mapped[str | None]
     session_id: Mapped[str | None]
-    # `metadata` is taken by SQLAlchemy.
+    # `metadata` is reserved by SQLAlchemy.
     labels: Mapped[Document] = mapped_column("metadata")
     envs_sealed: Mapped[bytes | None]
     access_sealed: Mapped[bytes | None]
-    tools_token_sealed: Mapped[bytes | None]  # what the services in it ask their callers for
-    has_services: Mapped[Switch]  # services that read their settings from a file which we write
-    services_digest: Mapped[bytes | None]  # of the settings that are in that file
+    tools_token_sealed: Mapped[bytes | None]  # the token of its services
+    has_services: Mapped[Switch]  # services with a settings file written by us
+    services_digest: Mapped[bytes | None]  # digest of the settings in that file
     resources: Mapped[Document]
     network: Mapped[Document]
     volumes: Mapped[Document]
@@ -209,13 +207,13 @@ class Sandbox(Row):
     state_reason: Mapped[str | None]
     target: Mapped[Target] = mapped_column(server_default=Target.RUNNING)
     wanted: Mapped[int] = mapped_column(server_default=text("1"))
-    wish: Mapped[Document]  # who wants the target, and why
+    wish: Mapped[Document]  # cause and reason of the target
     generation: Mapped[Count]
-    tried_at: Mapped[datetime | None]  # when its provider was first asked to start it
-    silent_since: Mapped[datetime | None]  # it is said to run, and does not answer
+    tried_at: Mapped[datetime | None]  # first create request to the provider
+    silent_since: Mapped[datetime | None]  # reported as running, but does not respond
 
     priority: Mapped[Count]
-    # Since when it waits for a place: to start, or to resume.
+    # Waiting for a slot since, to start or to resume.
     queued_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     queue_expires_at: Mapped[datetime | None]
 
@@ -234,9 +232,9 @@ class Sandbox(Row):
 
 
 class Command(Row):
-    """A program in a sandbox whose output is kept: a command, a terminal, or a service's log.
+    """A program in a sandbox with recorded output: a command, a terminal, or a service's log.
 
-    One server at a time records it, as long as its lease lasts; any other goes on where that one ends.
+    One server records it while it holds the lease; any other continues after the lease expires.
     """
 
     __tablename__ = "commands"
@@ -246,7 +244,7 @@ class Command(Row):
         CheckConstraint("(ended_at IS NULL) = (state IN ('starting', 'running'))", name="ended_at"),
         Index(None, "sandbox_id", "id"),
         Index(None, "recorded_until", postgresql_where=text("ended_at IS NULL")),
-        # A service's log is recorded once, however many servers want it.
+        # At most one recording of a service's log.
         Index(
             "commands_services_idx",
             "sandbox_id",
@@ -262,7 +260,7 @@ class Command(Row):
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
     sandbox_id: Mapped[Id] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"))
     kind: Mapped[CommandKind] = mapped_column(server_default=CommandKind.COMMAND)
-    name: Mapped[str | None]  # of the service
+    name: Mapped[str | None]  # name of the service
     cmd: Mapped[str]
     cwd: Mapped[str | None]
     user: Mapped[str | None] = mapped_column("run_as")
@@ -273,20 +271,20 @@ class Command(Row):
     timeout: Mapped[timedelta | None]
     agent: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB(none_as_null=True)
-    )  # of a run of one: which, and what follows
+    )  # agent runs: the agent and what to do at the end
 
     state: Mapped[CommandState] = mapped_column(server_default=CommandState.STARTING)
     state_reason: Mapped[str | None]
     exit_code: Mapped[int | None]
     pid: Mapped[int | None]
-    expires_at: Mapped[datetime | None]  # when it is killed
+    expires_at: Mapped[datetime | None]  # deadline, after which it is killed
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
 
     recorded_by: Mapped[str | None]
     recorded_until: Mapped[datetime | None]
     last_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    # Bytes that each stream wrote, as far as they were received, and what of them is not kept.
+    # Bytes received of each stream, and the range that is not kept.
     stdout_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     stderr_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     stdout_cut: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
@@ -294,7 +292,7 @@ class Command(Row):
 
 
 class CommandOutput(Row):
-    """A piece of what a command wrote, or something that happened to it, in the numbers of its tenant's log."""
+    """A piece of a command's output or an event of it, numbered in its tenant's log."""
 
     __tablename__ = "command_output"
     __table_args__ = (
@@ -319,7 +317,7 @@ class CommandOutput(Row):
 
 
 class Ticket(Row):
-    """A key for one sandbox and a while, which may stand in a URL; only its hash is kept."""
+    """A short-lived secret for one sandbox, allowed in URLs; only its hash is stored."""
 
     __tablename__ = "tickets"
     __table_args__ = (
@@ -331,7 +329,9 @@ class Ticket(Row):
 
     hash: Mapped[bytes] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
-    key_id: Mapped[Id] = mapped_column(ForeignKey(ApiKey.id))  # it ends with the key that made it
+    key_id: Mapped[Id] = mapped_column(
+        ForeignKey(ApiKey.id)
+    )  # revoked with the key that created it
     scope: Mapped[str]
     sandbox_id: Mapped[Id | None] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"))
     port: Mapped[int | None]
@@ -339,19 +339,19 @@ class Ticket(Row):
 
 
 class Login(Row):
-    """A browser that was signed in with a key, until then; of what it keeps, in a cookie, only the hash is here."""
+    """A login of a browser with a key; only the hash of its cookie is stored."""
 
     __tablename__ = "logins"
     __table_args__ = (Index(None, "expires_at"), Index(None, "key_id", "id"))
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     hash: Mapped[bytes] = mapped_column(unique=True)
-    key_id: Mapped[Id] = mapped_column(ForeignKey(ApiKey.id))  # it ends with that
+    key_id: Mapped[Id] = mapped_column(ForeignKey(ApiKey.id))  # revoked with the key
     expires_at: Mapped[datetime]
 
 
 class Snapshot(Row):
-    """A sandbox as it was at one moment; sandboxes are created from it at its backend."""
+    """A snapshot of a sandbox; sandboxes are created from it at the same backend."""
 
     __tablename__ = "snapshots"
     __table_args__ = (
@@ -368,18 +368,18 @@ class Snapshot(Row):
     state: Mapped[str] = mapped_column(server_default="creating")
     state_reason: Mapped[str | None]
     has_services: Mapped[Switch]
-    temporary: Mapped[Switch]  # made for one fork, and of no use once that has ended
+    temporary: Mapped[Switch]  # created for one fork, and removed when that has ended
 
 
 class Job(Row):
-    """What is to be done about a subject, when, and who is at it."""
+    """Work for a subject: when it is due, and which server has leased it."""
 
     __tablename__ = "jobs"
     __table_args__ = (
         UniqueConstraint("kind", "subject"),
         Index(None, "run_at", "id", postgresql_where=text("run_at IS NOT NULL")),
         Index(None, "dead_at", postgresql_where=text("dead_at IS NOT NULL")),
-        # A claim and a heartbeat write no indexed column: with room on the page they write no index.
+        # Claims and heartbeats change no indexed column: HOT updates, with free space on the page.
         {"postgresql_with": {"fillfactor": 70}},
     )
 
@@ -396,22 +396,22 @@ class Job(Row):
 
 
 class Stream(Row):
-    """The counter of a tenant's log, of events and output; its row lock makes commit order the order of numbers."""
+    """Counter of a tenant's log of events and output; its row lock makes numbers follow commit order."""
 
     __tablename__ = "streams"
 
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
     next_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("1"))
-    # The last event that was removed since it was too old, and when it happened.
+    # Number and time of the last event that was removed by retention.
     removed_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     removed_at: Mapped[datetime | None]
-    # The last number of a command that was removed with its output, and when it ended.
+    # Last number and end of the last command that was removed by retention.
     output_removed_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     output_removed_at: Mapped[datetime | None]
 
 
 class Event(Row):
-    """Something that happened; it outlives the sandbox that it happened to."""
+    """An event; it outlives its sandbox."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -435,19 +435,19 @@ class IdempotencyKey(Row):
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[bytes]
-    resource: Mapped[str]  # what was created: a sandbox, a snapshot, ...
+    resource: Mapped[str]  # kind of the created resource: sandbox, snapshot, …
     resource_id: Mapped[Id]
 
 
 class Installation(Row):
-    """Who this database belongs to; there is one row at most."""
+    """Identity of the installation; at most one row."""
 
     __tablename__ = "installation"
     __table_args__ = (CheckConstraint("singleton", name="singleton"),)
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     encryption_key_id: Mapped[str | None]
-    engine: Mapped[str | None]  # which engine `local` is, where it is one of a server's own
+    engine: Mapped[str | None]  # identity of the engine behind `local`
     singleton: Mapped[bool] = mapped_column(server_default=text("true"), unique=True)
 
 

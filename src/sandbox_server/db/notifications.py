@@ -16,10 +16,10 @@ Heard = Callable[[str | None], None]
 
 
 class Notifications:
-    """Hears NOTIFY for the whole process, on one connection beside the pool.
+    """Receives NOTIFY for the whole process, on one connection outside the pool.
 
-    What is said while the connection is down is lost. So every listener is called when it is up,
-    with None instead of a payload, to read anew whatever it follows.
+    Notifications are lost while the connection is down. After each connect every listener is called
+    with None instead of a payload, to read the current state.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -27,11 +27,11 @@ class Notifications:
         self._listeners: list[tuple[str, Heard]] = []
 
     def listen(self, channel: str, heard: Heard) -> None:
-        """Have `heard` called with each payload; to be said before `run`."""
+        """Call `heard` with each payload; subscribe before `run`."""
         self._listeners.append((channel, heard))
 
     async def run(self) -> None:
-        """Listen until cancelled, again after each loss of the connection."""
+        """Listen until cancelled; reconnect after losses."""
         while True:
             try:
                 async with self._connected() as connection:
@@ -43,14 +43,14 @@ class Notifications:
                 OSError,
                 TimeoutError,
             ) as error:
-                log.warning("not hearing notifications error=%r", error)
+                log.warning("notifications_disconnected error=%r", error)
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[asyncpg.Connection]:
         async with self._engine.connect() as connection:
             driver = (await connection.get_raw_connection()).driver_connection
-            await connection.run_sync(lambda sync: sync.detach())  # leaves its place in the pool
+            await connection.run_sync(lambda sync: sync.detach())  # does not occupy a pool slot
             yield driver
 
     async def _hear(self, connection: asyncpg.Connection) -> None:
@@ -64,7 +64,7 @@ class Notifications:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBE_SECONDS):
                     await ended.wait()
-            # A peer that is gone without a word is noticed by asking it.
+            # A query detects a peer that vanished.
             await connection.execute("SELECT 1", timeout=_PROBE_SECONDS)
 
 

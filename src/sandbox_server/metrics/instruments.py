@@ -1,6 +1,6 @@
-"""What this process tells Prometheus about its own work.
+"""Prometheus metrics of this process.
 
-No label has a value that callers choose: no ids, no names of tenants, no paths but the routes' own.
+Labels never contain values that callers choose: no ids, tenant names or paths other than routes.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _WAITS = (0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
 _LAG_SAMPLED_EVERY = timedelta(milliseconds=250)
 _LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60)
 
-# A second line for each count, which nobody asks for.
+# Avoids a `_created` series for each counter.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 PROCESS = CollectorRegistry()
@@ -35,83 +35,83 @@ GCCollector(registry=PROCESS)
 
 HTTP_REQUESTS = Counter(
     "sandbox_server_http_requests",
-    "Requests that were answered, by their route and the status they got.",
+    "HTTP requests by route and status.",
     ["method", "route", "status"],
     registry=PROCESS,
 )
 HTTP_SECONDS = Histogram(
     "sandbox_server_http_request_seconds",
-    "How long requests took until the end of their answers.",
+    "Duration of HTTP requests until the end of the response.",
     ["method", "route"],
     buckets=_CALLS,
     registry=PROCESS,
 )
 TRANSITION_SECONDS = Histogram(
     "sandbox_server_transition_seconds",
-    "How long it took to carry out what was wanted of a sandbox, by what was done and the state it led to.",
+    "Duration of sandbox state changes, by action and resulting state.",
     ["act", "state"],
     buckets=_CALLS,
     registry=PROCESS,
 )
 QUEUE_WAIT_SECONDS = Histogram(
     "sandbox_server_queue_wait_seconds",
-    "How long sandboxes waited for the place that they got.",
+    "Time in the queue of sandboxes that received a slot.",
     ["backend"],
     buckets=_WAITS,
     registry=PROCESS,
 )
 EVENTS = Counter(
     "sandbox_server_events",
-    "What happened to sandboxes, and what caused it.",
+    "Sandbox events by type and cause.",
     ["type", "cause"],
     registry=PROCESS,
 )
 JOB_LAG_SECONDS = Histogram(
     "sandbox_server_job_lag_seconds",
-    "How long after they were due jobs were begun.",
+    "Delay between the due time and the start of jobs.",
     ["kind"],
     buckets=_LAGS,
     registry=PROCESS,
 )
 JOB_FAILURES = Counter(
     "sandbox_server_job_failures",
-    "Attempts at jobs that failed, most of which are repeated.",
+    "Failed job attempts; most are retried.",
     ["kind"],
     registry=PROCESS,
 )
 PROVIDER_SECONDS = Histogram(
     "sandbox_server_provider_call_seconds",
-    "How long providers took for calls, failed ones too.",
+    "Duration of provider calls, including failed ones.",
     ["backend", "call"],
     buckets=_CALLS,
     registry=PROCESS,
 )
 PROVIDER_ERRORS = Counter(
     "sandbox_server_provider_errors",
-    "Calls to providers that failed.",
+    "Failed provider calls.",
     ["backend", "call", "code"],
     registry=PROCESS,
 )
 FOLLOWERS = Gauge(
     "sandbox_server_followers",
-    "Streams that are followed at this server.",
+    "Open event streams of this server.",
     registry=PROCESS,
 )
 FOLLOWERS_CUT_OFF = Counter(
     "sandbox_server_followers_cut_off",
-    "Followers that took nothing of what was sent to them, and were cut off.",
+    "Clients of streams that were disconnected because they did not read.",
     registry=PROCESS,
 )
 LOOP_LAG_SECONDS = Histogram(
     "sandbox_server_event_loop_lag_seconds",
-    "How much later than asked for the event loop woke a task: as long all others waited.",
+    "Event loop lag.",
     buckets=_LAGS,
     registry=PROCESS,
 )
 
 
 class ProviderCall:
-    """Measures a call to a provider; an answer that settles the matter is none of its errors."""
+    """Measures a provider call; definitive answers such as not-found are not counted as errors."""
 
     def __init__(self, backend: str, call: str) -> None:
         self._backend = backend
@@ -133,7 +133,7 @@ class ProviderCall:
 
 
 async def watch_event_loop(*, every: timedelta = _LAG_SAMPLED_EVERY) -> None:
-    """Measure how late the event loop wakes its sleepers, until cancelled."""
+    """Measure the event loop lag until cancelled."""
     while True:
         due = perf_counter() + every.total_seconds()
         await asyncio.sleep(every.total_seconds())

@@ -1,4 +1,4 @@
-"""The database as a command finds it: given, or our own, which is left as it was."""
+"""The database for commands: the configured one, or the embedded one, which keeps its state."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,14 +14,14 @@ _FEW = 2
 
 @contextmanager
 def running_database(settings: Settings) -> Iterator[str]:
-    """Have the database run as long as the block lasts, or longer if it did before."""
+    """Run the database during the block; leave it running if it ran before."""
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
         return
     directory = settings.state_dir / "postgres"
     if not directory.exists():
         raise CannotServe(
-            f"There is no database in {settings.state_dir} yet: start the server once, name its "
+            f"No database in {settings.state_dir}: start the server once, pass its "
             "--state-dir, or set DATABASE_URL."
         )
     postgres = EmbeddedPostgres(directory)

@@ -1,4 +1,4 @@
-"""The engine on this machine, as whoever may start it sees it. Only this part of the server is ever root."""
+"""Starts and stops the engine on this machine. Only this part of the server runs as root."""
 
 import hashlib
 import json
@@ -22,18 +22,18 @@ from sandbox_server.supervisor.state_directory import write_private
 
 HOST = "127.0.0.1"
 NOTE = "engine.json"
-UNUSABLE = 78  # how the engine ends where the machine lacks something (EX_CONFIG)
+UNUSABLE = 78  # the engine's status for unmet requirements (EX_CONFIG)
 
-_PORTS = range(3400, 3500)  # below those that a machine gives to outgoing connections
-_UNCONFIRMED = "engine.unconfirmed"  # there while the start that the engine belongs to may yet fail
+_PORTS = range(3400, 3500)  # below the ephemeral ports
+_UNCONFIRMED = "engine.unconfirmed"  # exists until the start is confirmed
 _STOPS_WITHIN = timedelta(seconds=30)
-_UNDOES_WITHIN = timedelta(seconds=60)  # ready sandboxes are removed one after the other
+_UNDOES_WITHIN = timedelta(seconds=60)  # the warm pool is removed one by one
 _GLANCE = timedelta(milliseconds=50)
 _ATTEMPTS = 5
 _LISTENING = "The engine is listening on"
 _PORT_TAKEN = "is taken"
 _LOG_LIMIT = 32 * 1024**2
-# Where the engine's own settings, and the way to the internet, are read from.
+# Passed on: the engine's settings and proxy variables.
 _PASSED_ON = ("SANDBOX_ENGINE_", "PATH", "PYTHONPATH", "LANG", "LC_")
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
 
@@ -44,7 +44,7 @@ class HasDescriptor(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineAddress:
-    """Where an engine listens, and the key to all its sandboxes."""
+    """Address and API key of an engine."""
 
     port: int
     api_key: str = field(repr=False)
@@ -55,18 +55,18 @@ class EngineAddress:
 
     @property
     def identity(self) -> str:
-        """Tell this engine from others, wherever it listens, without telling its key."""
+        """Identify this engine at any address, without revealing its key."""
         return hashlib.sha256(b"engine identity" + self.api_key.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineNote:
-    """What is kept of an engine for those who guard it later."""
+    """What is stored about an engine for later guards."""
 
     pid: int
     began: str
     port: int
-    log_at: int  # where in the log its own messages begin
+    log_at: int  # offset of its first message in the log
     ready: bool = False
 
     @property
@@ -75,10 +75,10 @@ class EngineNote:
 
 
 class LocalEngine:
-    """The engine of a directory. It is in a session of its own and outlives whoever started it.
+    """The engine of a directory. It runs in its own session and outlives the process that started it.
 
-    Until its start is confirmed it does not: it ends with the process that started it, however that
-    ends, and removes what it has made (`sandbox_engine.provisional_start`).
+    Until its start is confirmed, it ends with that process, however that ends, and removes what it has
+    created (`sandbox_engine.provisional_start`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -97,7 +97,7 @@ class LocalEngine:
         return EngineAddress(port=self._note().port, api_key=key)
 
     def find_running(self) -> EngineAddress | None:
-        """Find where it listens, if it does, though somebody else looks after it."""
+        """Return the address of a running engine, also if another process guards it."""
         note = self.find_note()
         found = None if note is None else LivingProcess.find(note.identity)
         if note is None or found is None:
@@ -106,7 +106,7 @@ class LocalEngine:
         return self.address if note.ready else None
 
     def fileno(self) -> int:
-        """Be readable once the engine has ended."""
+        """Return a descriptor that is readable once the engine has ended."""
         assert self._process is not None
         return self._process.fileno()
 
@@ -125,31 +125,31 @@ class LocalEngine:
     def confirm(self) -> None:
         """Make the engine permanent: it outlives this process from now on."""
         if self._confirmation is not None:
-            with suppress(BrokenPipeError):  # it has crashed; it is started again
+            with suppress(BrokenPipeError):  # crashed; the guard restarts it
                 os.write(self._confirmation, b"\n")
         self.close_confirmation()
         self._unconfirmed.unlink(missing_ok=True)
         self._is_provisional = False
 
     def roll_back(self) -> None:
-        """End an engine whose start was not confirmed, and wait until it has removed what it has made."""
+        """Stop an unconfirmed engine, and wait until it has removed what it created."""
         if not self._is_provisional:
             return
         self.close_confirmation()
         if self._process is not None:
-            _show("stopping, since the server did not start")
+            _show("stopping: the server did not start")
             _await_undo(self._process)
             self.bury()
         self._unconfirmed.unlink(missing_ok=True)
 
     def start_again(self) -> None:
-        """Start it where it was: those who use it know no other address."""
+        """Restart it at the same address, which its users know."""
         self._process = self._find() or self._start(self._note().port)
 
     def wait_until_ready(self, *, starter: HasDescriptor | None = None) -> None:
-        """Wait until it listens, and show what it says meanwhile: it may have an image to build.
+        """Wait until it listens, and show its messages: it may have to build an image.
 
-        `starter` becomes readable if the process that wants the engine ends before.
+        `starter` becomes readable if the process that needs the engine ends first.
         """
         for _ in range(_ATTEMPTS):
             failure = self._watch_start(starter)
@@ -157,16 +157,16 @@ class LocalEngine:
                 return
             if _PORT_TAKEN not in failure:
                 raise CannotServe(failure)
-            self.ensure()  # another was quicker to take the port: now there is another choice
+            self.ensure()  # another process took the port: choose again
         raise CannotServe(failure)
 
     def _watch_start(self, starter: HasDescriptor | None) -> str | None:
-        """Tell why it ended, if it did before it listened."""
+        """Raise the reason if it ended before it listened."""
         note = self._note()
         with self.log.open(errors="replace") as log:
             log.seek(note.log_at)
             said = ""
-            # Its own word is what counts: at that port another may be the one that answers.
+            # Its own message counts: another process may answer at that port.
             while not (note.ready or _LISTENING in said):
                 ended = self.has_ended(_GLANCE)
                 said += (new := log.read())
@@ -183,25 +183,25 @@ class LocalEngine:
         return self._process.has_ended(patience)
 
     def bury(self) -> int | None:
-        """Forget the engine that has ended."""
+        """Release the ended engine."""
         process, self._process = self._process, None
         return None if process is None else process.bury()
 
     def stop(self) -> None:
-        """End it; its sandboxes stay as they are."""
+        """Stop it; its sandboxes are kept."""
         if self._process is not None:
             self._process.stop(patience=_STOPS_WITHIN)
             self.bury()
 
     def rotate_log(self) -> None:
-        """Keep the newest messages, and those before them once."""
+        """Rotate the log, keeping one old file."""
         with suppress(FileNotFoundError):
             if self.log.stat().st_size > _LOG_LIMIT:
                 shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
                 os.truncate(self.log, 0)
 
     def find_note(self) -> EngineNote | None:
-        """Give what is known of the engine that was started last."""
+        """Return the record of the last engine."""
         try:
             return self._note()
         except FileNotFoundError:
@@ -216,7 +216,7 @@ class LocalEngine:
         return self._directory / _UNCONFIRMED
 
     def _end_unconfirmed(self) -> None:
-        """Wait for the end of an engine whose starter was killed, which is undoing its start."""
+        """Wait for an engine whose starter was killed to undo its start."""
         if not self._unconfirmed.exists():
             return
         left = self._find()
@@ -226,14 +226,14 @@ class LocalEngine:
         self._unconfirmed.unlink()
 
     def close_confirmation(self) -> None:
-        """Close our end of the engine's standard input, as every process has to but the one that may confirm."""
+        """Close our end of the engine's stdin; only the process that confirms may keep it open."""
         if self._confirmation is not None:
             os.close(self._confirmation)
             self._confirmation = None
 
     def _start(self, port: int) -> LivingProcess:
         self.rotate_log()
-        self.close_confirmation()  # of one that has ended
+        self.close_confirmation()  # of an ended engine
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         stdin = self._open_stdin()
         try:
@@ -250,7 +250,7 @@ class LocalEngine:
         finally:
             os.close(log)
             os.close(stdin)
-        started.returncode = 0  # it is buried by its pidfd, or by whoever inherits it
+        started.returncode = 0  # reaped through its pidfd, or by its new parent
         identity = Identity.of(started.pid)
         self._write_note(EngineNote(**asdict(identity), port=port, log_at=log_at))
         return LivingProcess(identity, os.pidfd_open(started.pid))
@@ -276,21 +276,21 @@ class LocalEngine:
         write_private(self._directory / NOTE, json.dumps(asdict(note)))
 
     def _choose_port(self) -> int:
-        """Keep the one of last time: sandboxes are known by addresses that it is part of."""
+        """Keep the last port: it is part of the sandboxes' addresses."""
         note = self.find_note()
         if note is not None and _is_free(note.port):
             return note.port
-        # Of several that are started at once, most choose differently.
+        # Random: concurrent starts mostly choose different ports.
         for port in (_PORTS[0], *random.sample(_PORTS, len(_PORTS))):
             if _is_free(port):
                 return port
-        raise CannotServe(f"No port of {_PORTS[0]} to {_PORTS[-1]} is free for the engine.")
+        raise CannotServe(f"No free port for the engine between {_PORTS[0]} and {_PORTS[-1]}.")
 
     def _explain_end(self, said: str) -> str:
         status = self.bury()
         if status == UNUSABLE:
             return said.strip()
-        return f"The engine ended ({status}). The end of {self.log}:\n{said[-2000:]}"
+        return f"The engine exited ({status}). End of {self.log}:\n{said[-2000:]}"
 
 
 def _await_undo(engine: LivingProcess) -> None:
@@ -317,6 +317,8 @@ def _environment() -> dict[str, str]:
 
 def _show(text: str) -> None:
     for line in text.splitlines():
-        if not line.startswith(("Paste this", "  E2B_API_KEY")):  # meant for who starts it alone
+        if not line.startswith(
+            ("Paste this", "  E2B_API_KEY")
+        ):  # instructions for direct use of the engine
             sys.stderr.write(f"engine: {line}\n")
     sys.stderr.flush()

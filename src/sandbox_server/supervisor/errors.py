@@ -1,2 +1,2 @@
 class CannotServe(RuntimeError):
-    """What keeps the server from starting, and what can be done about it."""
+    """The server cannot start; the message says why and what to do."""

@@ -1,4 +1,4 @@
-"""What the first start of an installation leaves for all later ones: the schema and the first keys."""
+"""First start of an installation: schema, encryption key and admin key."""
 
 from pathlib import Path
 
@@ -54,9 +54,9 @@ async def _require_same_engine(sessions: Sessions, engine: EngineAddress) -> Non
         await installation.find_or_make()
         if not await installation.take_engine(engine.identity, backend=LOCAL):
             raise CannotServe(
-                f"The sandboxes of backend {LOCAL!r} in this database are at another engine. Start "
-                "with the state directory that they are in. Several servers share engines by naming "
-                "them in SANDBOX_SERVER_BACKENDS. If that engine is gone for good: "
+                f"The sandboxes of backend {LOCAL!r} in this database belong to another engine. Start "
+                "with the state directory of that engine. To share engines between servers, list "
+                "them in SANDBOX_SERVER_BACKENDS. If that engine is lost, run: "
                 "sandbox-server db forget-engine"
             )
 
@@ -69,7 +69,7 @@ async def _provide_encryption_keys(sessions: Sessions, settings: Settings) -> Se
 
 
 async def _provide_admin_key(sessions: Sessions, file: Path) -> str | None:
-    """Make the first key of a database that has none; the one in the file is known to every database."""
+    """Create the first key of a database; the key in the file is used for every database."""
     secret = file.read_text().strip() if file.exists() else None
     fresh = None
     async with sessions.begin() as session:
@@ -77,7 +77,7 @@ async def _provide_admin_key(sessions: Sessions, file: Path) -> str | None:
         await tenants.add_missing(DEFAULT_TENANT, max_running=MAX_RUNNING, max_queued=MAX_QUEUED)
         if secret is None and not await keys.has_any():
             secret = fresh = new_secret()
-            # Before the database has it: afterwards nobody could tell what it was.
+            # Written before the database has it: afterwards the secret could not be recovered.
             write_private(file, f"{fresh}\n")
         if secret is not None:
             tenant = await tenants.get_named(DEFAULT_TENANT)

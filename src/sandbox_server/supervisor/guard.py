@@ -1,9 +1,8 @@
-"""Watches the engine for a server that may not: as the server's parent, or beside it through sudo.
+"""Guards the engine for an unprivileged server: as the server's parent, or beside it through sudo.
 
-The server says `started` when it serves, and `stop` when the engine is to end with it. If it ends
-without `stop` it has crashed: then the engine goes on, and the next server finds it. If it ends without
-`started` its start has failed: then an engine that was started for it is stopped, and removes what it
-has made.
+The server sends `started` when it serves, and `stop` to stop the engine with it. Without `stop` it has
+crashed: the engine keeps running, and the next server finds it. Without `started` its start has failed:
+an engine that was started for it is stopped, and removes what it has created.
 """
 
 import fcntl
@@ -24,16 +23,16 @@ log = logging.getLogger(__name__)
 
 _FIRST_DELAY = timedelta(seconds=1)
 _LONGEST_DELAY = timedelta(seconds=30)
-_STEADY = timedelta(minutes=1)  # an engine that lived so long did not fail at its start
+_STEADY = timedelta(minutes=1)  # an engine that ran this long did not fail at start
 _LOOK = timedelta(minutes=1)
 
 
 @contextmanager
 def engine_of(directory: Path) -> Iterator[LocalEngine]:
-    """Be the one guard of a directory's engine, which runs by then.
+    """Become the only guard of a directory's engine, and run the engine.
 
-    An engine that was started here and not confirmed ends with the block. The guard of a server that
-    crashed may be about to notice; it is waited for.
+    An engine that was started here and not confirmed ends with the block. Waits for the guard of a
+    crashed server, which may be about to end.
     """
     lock = _open_lock(directory)
     try:
@@ -55,13 +54,13 @@ def _open_lock(directory: Path) -> int:
         return os.open(directory / "guard.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise CannotServe(
-            f"The engine's directory {directory} cannot be used: {error.strerror}. Choose another "
+            f"Cannot use the engine directory {directory}: {error.strerror}. Choose another "
             "--engine-dir or --state-dir."
         ) from None
 
 
 class EngineGuard:
-    """Starts the engine again whenever it dies, until the server has no need of it."""
+    """Restarts the engine whenever it dies, until the server is done."""
 
     def __init__(self, engine: LocalEngine, link: GuardLink) -> None:
         self._engine = engine
@@ -80,7 +79,7 @@ class EngineGuard:
                 self._start_again()
 
     def _is_over(self) -> bool:
-        """Sleep until there is something to do; tells whether the server has said its last."""
+        """Wait for events; return whether the server is done."""
         poll = select.poll()
         poll.register(self._link.orders, select.POLLIN)
         if self._engine.is_there:
@@ -109,7 +108,7 @@ class EngineGuard:
             self._delay = _FIRST_DELAY
         seconds = self._delay.total_seconds()
         log.error(
-            "the engine ended status=%s again_in_s=%g log=%s", status, seconds, self._engine.log
+            "engine_ended status=%s restart_in_s=%g log=%s", status, seconds, self._engine.log
         )
         self._start_at = time.monotonic() + seconds
         self._delay = min(2 * self._delay, _LONGEST_DELAY)
@@ -121,6 +120,6 @@ class EngineGuard:
             self._engine.start_again()
         except (CannotServe, OSError) as error:
             self._start_at = time.monotonic() + _LONGEST_DELAY.total_seconds()
-            log.error("the engine cannot be started error=%s", error)
+            log.error("engine_start_failed error=%s", error)
         else:
-            log.info("the engine was started again")
+            log.info("engine_restarted")

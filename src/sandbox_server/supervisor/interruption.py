@@ -1,4 +1,4 @@
-"""Signals that end a process while it starts: everything that it has started by then is stopped first."""
+"""Signals during a start: what was started is stopped before the process ends."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ HEEDED = (signal.SIGINT, *_UNWINDING)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal other than SIGINT asks this process to end."""
+    """SIGTERM or SIGHUP was received."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def unwinding_on_signals() -> Iterator[None]:
-    """Leave the block by an exception at the first SIGTERM or SIGHUP, then end by that signal.
+    """Leave the block with an exception at the first SIGTERM or SIGHUP, then end by that signal.
 
     A second one ends the process at once.
     """
@@ -48,7 +48,7 @@ def restore_defaults() -> None:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Keep signals until the end of the block, where they could find a process half set up."""
+    """Block signals during the block, while the process is set up only in part."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
     try:
         yield

@@ -13,7 +13,7 @@ _LONGEST_ORDER = 64
 
 @dataclass(frozen=True)
 class GuardLink:
-    """One end of what a server and the guard of its engine say to each other."""
+    """One end of the channel between a server and the guard of its engine."""
 
     orders: IO[str]
     answers: IO[str]
@@ -23,7 +23,7 @@ class GuardLink:
         return self._order(STARTED) == CONFIRMED
 
     def stop_engine(self) -> bool:
-        """Have the engine ended; tells whether it has."""
+        """Request the stop of the engine; return whether it was stopped."""
         return self._order(STOP) == STOPPED
 
     def _order(self, order: str) -> str:
@@ -35,7 +35,7 @@ class GuardLink:
             return ""
 
     def read_order(self) -> str:
-        """Read what the server says; one that never ends a line gets no more of our memory than this."""
+        """Read a message of the server, of bounded length."""
         return self.orders.readline(_LONGEST_ORDER).strip()
 
     def answer(self, word: str) -> None:
@@ -50,7 +50,7 @@ class GuardLink:
 
 
 def make_link() -> tuple[GuardLink, GuardLink]:
-    """Make both ends, the guard's and the server's, for two processes that come of one."""
+    """Create both ends, guard's and server's, before a fork."""
     guards, servers = socket.socketpair()
     with guards, servers:
         return (

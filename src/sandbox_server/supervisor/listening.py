@@ -5,12 +5,12 @@ from sandbox_server.supervisor.errors import CannotServe
 
 _BACKLOG = 2048
 
-# A peer that vanished without a word is noticed after two minutes.
+# Detect vanished peers after two minutes.
 _PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES = 60, 15, 4
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of `host` that this machine has; port 0 takes a free one."""
+    """Listen on every address of `host` that this machine has; port 0 selects a free one."""
     listeners: list[socket.socket] = []
     for family, address in _addresses(host, port):
         try:
@@ -18,18 +18,18 @@ def listen(host: str, port: int) -> list[socket.socket]:
         except OSError as error:
             _explain(error, host=host, port=port)
             continue
-        # Streams are many small writes. uvloop sets it for each connection, asyncio not for sockets like this one.
+        # Streams are many small writes. uvloop sets TCP_NODELAY per connection, asyncio not for these sockets.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _probe_silent_peers(listener)
         listeners.append(listener)
         port = listener.getsockname()[1]
     if not listeners:
-        raise CannotServe(f"{host} is not an address of this machine: choose another --host.")
+        raise CannotServe(f"{host} is not an address of this machine. Choose another --host.")
     return listeners
 
 
 def url_of(host: str, listeners: list[socket.socket]) -> str:
-    """Name an address at which this machine reaches the listeners."""
+    """Return a URL at which this machine reaches the listeners."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{shown}:{listeners[0].getsockname()[1]}"
 
@@ -38,15 +38,15 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        raise CannotServe(f"--host {host} is unknown: {error.strerror}.") from None
+        raise CannotServe(f"Cannot resolve --host {host}: {error.strerror}.") from None
     return [(family, str(address[0])) for family, _, _, _, address in found]
 
 
 def _explain(error: OSError, *, host: str, port: int) -> None:
     if error.errno == errno.EADDRINUSE:
-        raise CannotServe(f"Port {port} of {host} is taken: choose another --port.") from None
+        raise CannotServe(f"Port {port} of {host} is in use. Choose another --port.") from None
     if error.errno == errno.EACCES:
-        raise CannotServe(f"Port {port} is root's: choose a --port above 1023.") from None
+        raise CannotServe(f"Port {port} needs root. Choose a --port above 1023.") from None
     if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         raise error
 

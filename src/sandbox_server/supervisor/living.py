@@ -1,4 +1,4 @@
-"""Which process a number stands for: after a restart of the machine or much work, perhaps another."""
+"""Handles to processes that are safe against the reuse of pids."""
 
 import os
 import select
@@ -9,12 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-_START = 19  # of what follows the name in /proc/PID/stat, the instant at which it began
+_START = 19  # index of starttime among the fields after the name in /proc/PID/stat
 
 
 @dataclass(frozen=True)
 class Identity:
-    """One process of this machine, among all that ever were and will be."""
+    """Unique identity of a process: boot, start time and pid."""
 
     pid: int
     began: str
@@ -27,7 +27,7 @@ class Identity:
 
 
 class LivingProcess:
-    """A process that need not be our child."""
+    """A handle (pidfd) to a process, which need not be a child."""
 
     def __init__(self, identity: Identity, pidfd: int) -> None:
         self.identity = identity
@@ -39,7 +39,7 @@ class LivingProcess:
             pidfd = os.pidfd_open(identity.pid)
         except ProcessLookupError:
             return None
-        # Looked at only now: the number cannot come to stand for another in between.
+        # Compared after the pidfd was opened: the pid can no longer be reused.
         with suppress(FileNotFoundError, ProcessLookupError):
             found = cls(identity, pidfd)
             if Identity.of(identity.pid) == identity and not found.has_ended(timedelta()):
@@ -48,17 +48,17 @@ class LivingProcess:
         return None
 
     def fileno(self) -> int:
-        """Be readable once it has ended."""
+        """Return the pidfd, which is readable once the process has ended."""
         return self._pidfd
 
     def has_ended(self, patience: timedelta) -> bool:
-        """Wait for its end, for so long at most."""
+        """Wait for its end; return False on timeout."""
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(patience.total_seconds() * 1000))
 
     def stop(self, *, patience: timedelta) -> None:
-        """Ask it to end, and end it if it takes too long."""
+        """Send SIGTERM, and SIGKILL after a timeout."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
             if not self.has_ended(patience):
@@ -66,7 +66,7 @@ class LivingProcess:
         self.has_ended(patience)
 
     def bury(self) -> int | None:
-        """Forget a process that has ended; tells how it did if it was our child."""
+        """Close the handle and reap the process; return its exit code if it was a child."""
         os.close(self._pidfd)
         try:
             _, status = os.waitpid(self.identity.pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""How a process of root's becomes one of an account that may do nothing else on this machine."""
+"""Drops the privileges of root to an unprivileged account."""
 
 import ctypes
 import os
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def try_programs(account: Account) -> int:
-    """Check that the account can run our programs; gives the exit code of the process that tried."""
+    """Check that the account can run our programs; return the exit code of a trial process."""
     with signals_held():
         child = fork_as(account, lambda: 0)
     _, status = os.waitpid(child, 0)
@@ -39,10 +39,10 @@ def try_programs(account: Account) -> int:
 def fork_as(
     account: Account, work: Callable[[], int], *, close: Callable[[], object] = lambda: None
 ) -> int:
-    """Have a child of this process do the work as the account; gives its number.
+    """Run the work in a forked child as the account; return its pid.
 
-    Nothing is executed anew, since the account may not be able to read our programs where they are.
-    The caller holds signals until it has set up how it heeds them itself.
+    Fork without exec: the account may not be able to read our programs at their path. The caller blocks
+    signals until it has installed its own handlers.
     """
     child = os.fork()
     if child != 0:
@@ -60,7 +60,7 @@ def fork_as(
         sys.stderr.write(f"{error}\n")
     except KeyboardInterrupt as error:
         status = 128 + (error.number if isinstance(error, Interrupted) else signal.SIGINT)
-    except BaseException:  # noqa: BLE001 - nothing may go on in the parent's blocks
+    except BaseException:  # noqa: BLE001 - the child must not continue in the parent's code
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -69,7 +69,7 @@ def fork_as(
 
 
 def become(account: Account) -> None:
-    """Give up root for good; this process ends when its parent does, and gains nothing by any program."""
+    """Drop root permanently; set parent death signal and no_new_privs."""
     parent = os.getppid()
     os.umask(0o077)
     os.setgroups([])
@@ -84,10 +84,10 @@ def become(account: Account) -> None:
 
 
 def show_programs(account: Account, programs: Iterable[Path]) -> None:
-    """Let the account see our own programs where it may not go, as below /root, and nothing else there.
+    """Make our programs visible to the account in directories that it may not enter, such as /root.
 
-    In a view of the files that is this process's alone: what is closed to the account is covered
-    with an empty directory, in which the programs appear where they were.
+    In a private mount namespace, each inaccessible directory is covered by an empty one, in which our
+    programs are bind-mounted at their path.
     """
     hidden = {one: closed for one in programs if (closed := account.closed_parent(one / "x"))}
     if not hidden:
@@ -104,7 +104,7 @@ def show_programs(account: Account, programs: Iterable[Path]) -> None:
 
 
 def programs_in_use() -> list[Path]:
-    """List the directories that this Python reads code from, none of them in another."""
+    """List the directories that this Python imports from, without nested ones."""
     used = {Path(one).resolve() for one in (*sys.path, *sysconfig.get_paths().values()) if one}
     used |= {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), migrations_directory()}
     existing = {one for one in used if one.is_dir()}
@@ -125,8 +125,8 @@ def _uncover(hidden: dict[Path, Path]) -> None:
 
 def _unreadable(account: Account, path: Path) -> CannotServe:
     return CannotServe(
-        f"The account {account.name}, which the server runs as, may not read {path}: install the "
-        f"server elsewhere, or let it in: chmod -R go+rX {path}"
+        f"The server runs as account {account.name}, which cannot read {path}. Install the "
+        f"server elsewhere, or grant access: chmod -R go+rX {path}"
     )
 
 

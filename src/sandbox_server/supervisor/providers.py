@@ -15,19 +15,19 @@ _ENGINES = Path("/var/lib/sandbox-server/engines")
 
 
 def needs_engine(settings: Settings) -> bool:
-    """Tell whether nothing else is configured that has sandboxes."""
+    """Check whether the local engine is used, because no other provider is configured."""
     return not settings.backends and settings.e2b_api_key is None
 
 
 def with_agent_template(settings: Settings) -> bool:
-    """Tell whether the default template is built: if nobody says, not where it could cost somebody money."""
+    """Decide whether to build the default template; by default only on the own engine, where it costs nothing."""
     return needs_engine(settings) if settings.agent_template is None else settings.agent_template
 
 
 def engine_directory(settings: Settings) -> Path:
-    """Say where the engine's files are: in a place that is root's from the bottom up.
+    """Return the engine's directory; all its parents belong to root.
 
-    In a directory of an ordinary user's, that user could have root write wherever a link leads.
+    In a user's directory, that user could redirect root's writes through symlinks.
     """
     if settings.engine_dir is not None:
         return settings.engine_dir
@@ -39,7 +39,7 @@ def engine_directory(settings: Settings) -> Path:
 def configured_backends(
     settings: Settings, engine: EngineAddress | None
 ) -> tuple[BackendSettings, ...]:
-    """List the providers: those that are named, else the one of E2B's variables, else the engine."""
+    """List the providers: the configured backends, else that of the E2B variables, else the engine."""
     if settings.backends:
         return settings.backends
     if settings.e2b_api_key is not None:
@@ -49,17 +49,17 @@ def configured_backends(
 
 
 def backends_from_here(settings: Settings) -> tuple[BackendSettings, ...]:
-    """List the providers as another command of this machine reaches them: the engine is that of a server that runs."""
+    """List the providers for other commands, which use the engine of a running server."""
     if not needs_engine(settings):
         return configured_backends(settings, None)
     directory = engine_directory(settings)
     try:
         engine = LocalEngine(directory).find_running()
     except PermissionError:
-        raise CannotServe(f"The engine in {directory} is root's: use sudo.") from None
+        raise CannotServe(f"The engine in {directory} belongs to root. Use sudo.") from None
     if engine is None:
         raise CannotServe(
-            f"No engine runs in {directory}: start the server, name its --state-dir, or name a "
+            f"No engine is running in {directory}. Start the server, pass its --state-dir, or configure a "
             "provider in the environment."
         )
     return configured_backends(settings, engine)

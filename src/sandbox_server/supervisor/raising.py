@@ -1,4 +1,4 @@
-"""The engine for a server that is not root: its guard is raised by sudo, and nothing else is."""
+"""The engine of a server that is not root: only its guard runs through sudo."""
 
 import json
 import shutil
@@ -23,14 +23,14 @@ _ENDS_WITHIN_S = 120  # longer than an engine may take to undo its start
 def require_sudo() -> None:
     if shutil.which("sudo") is None:
         raise CannotServe(
-            "The engine needs root, and there is no sudo here: start the server as root, or set "
-            "E2B_API_KEY to use sandboxes elsewhere."
+            "The engine needs root, and sudo is not installed. Start the server as root, or set "
+            "E2B_API_KEY to use another provider."
         )
 
 
 @contextmanager
 def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
-    """Start the guard beside this process; it notices when the block ends, however it does."""
+    """Start the guard with sudo; it detects the end of the block, however it ends."""
     require_sudo()
     command = [sys.executable, "-m", "sandbox_server", COMMAND, "--directory", str(directory)]
     with subprocess.Popen(  # noqa: S603
@@ -50,7 +50,7 @@ def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
 
 
 def guard(directory: Path) -> int:
-    """Be that guard, on the standard streams; a Ctrl-C at the terminal is for the server."""
+    """Run as the guard on stdin and stdout; Ctrl-C at the terminal is for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which sandboxes would inherit
     link = GuardLink(orders=sys.stdin, answers=sys.stdout)
@@ -68,7 +68,7 @@ def guard(directory: Path) -> int:
 def _read_address(link: GuardLink) -> EngineAddress:
     said = link.answers.readline()
     if not said:
-        raise CannotServe("sudo did not start the engine.")
+        raise CannotServe("sudo could not start the engine.")
     answer = json.loads(said)
     if "failed" in answer:
         raise CannotServe(answer["failed"])

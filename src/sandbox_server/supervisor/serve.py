@@ -1,14 +1,14 @@
-"""Starts all that a server is made of, and takes it apart.
+"""Starts and stops the processes of a server.
 
 As root                                       Otherwise
   sandbox-server   root: starts, and guards     sandbox-server   HTTP
     ├─ engine      root, outlives us              └─ sudo guard-engine
     └─ server      HTTP, as `sandbox-server`           └─ engine
 
-PostgreSQL is nobody's child. What ends without a word has crashed: the engine goes on then, and the next start finds it.
+PostgreSQL is nobody's child. If the server ends without a message, it has crashed: the engine keeps running, and the next start finds it.
 
-What takes long comes last in a start: settings, port, account and database are checked before the engine is started. A
-start that fails, or is interrupted, stops what it has started, and nothing else.
+Slow steps come last: settings, port, account and database are checked before the engine is started. A start that fails or is
+interrupted stops only what it has started.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class _Start:
 
 
 def serve(settings: Settings) -> int:
-    """Serve until told to stop; tells how it ended."""
+    """Serve until stopped; return the exit code."""
     forget_variables()
     with unwinding_on_signals(), sole_server(settings.state_dir):
         start = _Start(
@@ -113,7 +113,7 @@ def _serve_as_account(start: _Start) -> int:
 
 
 def _close_parents(guards: GuardLink, engine: LocalEngine | None) -> None:
-    """Close what only the parent may hold, or its end would go unnoticed as long as the child lives."""
+    """Close the parent's descriptors in the child: otherwise the parent's end would go unnoticed."""
     guards.close()
     if engine is not None:
         engine.close_confirmation()
@@ -121,7 +121,7 @@ def _close_parents(guards: GuardLink, engine: LocalEngine | None) -> None:
 
 def _serve(work: Work, link: GuardLink | None = None) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every connection is an open file
     _collect_garbage_seldom()
     at_rest = uvloop.run(serve_api(work, link))
     if at_rest and link is not None:
@@ -130,10 +130,10 @@ def _serve(work: Work, link: GuardLink | None = None) -> int:
 
 
 def _collect_garbage_seldom() -> None:
-    """Keep the collector from stopping everything for long, again and again, where there are many connections.
+    """Avoid frequent long garbage collections with many connections.
 
-    With a thousand followers it took a fifth of a second each time, and came so often that p99 of their events was
-    336 ms instead of 90. What is loaded by now is never garbage.
+    With a thousand followers each took 0.2 s, and p99 of their events was 336 ms instead of 90 ms. What is loaded by now is never
+    garbage.
     """
     gc.collect()
     gc.freeze()
@@ -152,7 +152,7 @@ def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = N
         found,
         start.listeners,
         new_admin_key=asyncio.run(get_ready(found, engine=engine)),
-        # Nobody else can go on with them: the engine is ours, and the database is.
+        # No other server can take over: engine and database are ours.
         rest_at_end=engine is not None and start.settings.database_url is None,
         bundled=start.bundled,
     )
@@ -170,7 +170,7 @@ def _engine(settings: Settings) -> Iterator[LocalEngine | None]:
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[Settings]:
-    """Run the database and bring it up to date; yields the settings with its URL and encryption keys."""
+    """Run and migrate the database; yield the settings with its URL and encryption keys."""
     if settings.database_url is not None:
         yield asyncio.run(prepare_database(settings))
         return
@@ -185,7 +185,7 @@ def _database(settings: Settings) -> Iterator[Settings]:
 
 @contextmanager
 def _passing_on_signals(process: int) -> Iterator[None]:
-    """Leave it to the process how to end; it is in a group of its own, so a Ctrl-C reaches only us."""
+    """Forward signals to the process; it has its own process group, so Ctrl-C reaches only us."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         os.kill(process, number)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """All that serving takes: nothing of it is read from a file any more."""
+    """Everything that serving needs; no file is read afterwards."""
 
     settings: Settings
     listeners: list[socket.socket]
@@ -34,7 +34,7 @@ class Work:
 
 
 async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
-    """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
+    """Serve until stopped; return whether all sandboxes were paused, if required."""
     settings = work.settings
     with _interruptible():
         async with open_server(settings, bundled=work.bundled) as server:
@@ -52,7 +52,7 @@ async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Stop a server that is being put together at SIGTERM or SIGHUP; once it serves it has handlers of its own."""
+    """Stop at SIGTERM or SIGHUP during start-up; uvicorn installs its own handlers later."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     received: list[int] = []
@@ -73,12 +73,12 @@ def _interruptible() -> Iterator[None]:
 
 def _note_started(work: Work, link: GuardLink | None) -> None:
     if link is not None and not link.confirm_start():
-        raise CannotServe("The process that guards the engine ended while the server started.")
+        raise CannotServe("The guard of the engine ended while the server started.")
     _greet(work)
 
 
 def let_go(components: Components) -> None:
-    """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
+    """End streams and long requests at a stop; clients reconnect."""
     components.streams.end()
     components.commands.end_waits()
     components.port_proxy.end_streams()

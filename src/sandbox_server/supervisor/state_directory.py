@@ -8,18 +8,18 @@ from pathlib import Path
 
 from sandbox_server.supervisor.errors import CannotServe
 
-_PATIENCE = timedelta(seconds=5)  # for a server that was killed: its last process is about to end
+_PATIENCE = timedelta(seconds=5)  # the last process of a killed server may be about to end
 _GLANCE_S = 0.05
 
 
 @contextmanager
 def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator[None]:
-    """Make the directory, and make sure that no other server works on it."""
+    """Create the directory and lock it for this server."""
     lock = _open_lock(directory)
     try:
         if not _take(lock, patience=patience):
             raise CannotServe(
-                f"Another server (process {_read_pid(lock)}) works on {directory}: stop it, or give this one "
+                f"Another server (pid {_read_pid(lock)}) is using {directory}. Stop it, or choose "
                 "another --state-dir."
             )
         os.ftruncate(lock, 0)
@@ -30,7 +30,7 @@ def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator
 
 
 def find_server(directory: Path) -> int | None:
-    """Tell which process works on the directory, if one does."""
+    """Return the pid of the server that uses the directory, if any."""
     try:
         lock = os.open(directory / "server.lock", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -46,29 +46,29 @@ def _open_lock(directory: Path) -> int:
     try:
         directory.mkdir(
             parents=True, exist_ok=True, mode=0o755
-        )  # what is private in it is so itself
+        )  # private files in it have their own mode
         _require_ours(directory)
         return os.open(directory / "server.lock", flags, 0o600)
     except OSError as error:
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise CannotServe(
-            f"The state directory {directory} cannot be used: {reason}. Name a directory that the "
-            "server may write to in --state-dir or SANDBOX_SERVER_STATE_DIR."
+            f"Cannot use the state directory {directory}: {reason}. Set --state-dir or "
+            "SANDBOX_SERVER_STATE_DIR to a directory that the server may write to."
         ) from None
 
 
 def _require_ours(directory: Path) -> None:
-    """Refuse a directory in which another account could put its own files, or links, in place of ours."""
+    """Reject a directory in which another account could replace our files."""
     found = directory.stat()
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o002:
         raise CannotServe(
-            f"Others may write to {directory}: give it to the account that starts the server (chown, "
+            f"Other accounts can write to {directory}. Change its owner and mode (chown, "
             "chmod o-w), or choose another --state-dir."
         )
 
 
 def _read_pid(lock: int) -> int:
-    return int(os.pread(lock, 32, 0) or 0)  # its holder is about to write it
+    return int(os.pread(lock, 32, 0) or 0)  # its holder has not written it yet
 
 
 def _take(lock: int, *, patience: timedelta) -> bool:
@@ -85,7 +85,7 @@ def _take(lock: int, *, patience: timedelta) -> bool:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Put a file there that only its owner may read, whole or not at all."""
+    """Write a private file atomically."""
     fresh = path.with_name(f"{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:

@@ -51,7 +51,7 @@ async def test_a_key_made_by_the_command_is_valid_until_it_is_revoked(started, s
 def test_commands_without_a_database_say_where_they_looked(server):
     refused = server.run("keys", "list")
     assert refused.returncode == 78
-    assert f"There is no database in {server.state_dir} yet" in refused.stderr
+    assert f"No database in {server.state_dir}" in refused.stderr
 
 
 def test_a_key_of_a_tenant_that_there_is_not_is_refused(running):
@@ -75,7 +75,7 @@ def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next
 ):
     assert "Another server" in started.run("db", "downgrade", "0010").stderr
     assert started.stop() == 0
-    assert "never at a revision '9999'" in started.run("db", "downgrade", "9999").stderr
+    assert "Unknown schema revision '9999'" in started.run("db", "downgrade", "9999").stderr
     assert "is at 0010 now" in said("db", "downgrade", "0010")
     assert "older than this server" in started.run("db", "check").stdout
     started.start()
@@ -109,7 +109,7 @@ def test_a_copied_database_becomes_another_installation(started, said):
 
     before = installation()
     assert started.stop() == 0
-    assert "it has let go of 0 sandboxes" in said("db", "new-installation")
+    assert "0 sandboxes were detached" in said("db", "new-installation")
     assert installation() != before
 
 
@@ -141,8 +141,8 @@ def test_a_state_directory_that_cannot_be_used_is_no_traceback(server, tmp_path,
     server.state_dir = server.directory / "state"
     assert refused.returncode == 78
     assert refused.stderr == (
-        f"The state directory {tmp_path / place} cannot be used: {reason}. Name a directory that the "
-        "server may write to in --state-dir or SANDBOX_SERVER_STATE_DIR.\n"
+        f"Cannot use the state directory {tmp_path / place}: {reason}. Set --state-dir or "
+        "SANDBOX_SERVER_STATE_DIR to a directory that the server may write to.\n"
     )
 
 
@@ -166,14 +166,14 @@ def test_doctor_finds_what_a_server_needs(server):
     told = server.run("doctor", "--port", "0")
     assert told.returncode == 0
     assert "ok    database: our own" in told.stdout
-    assert told.stdout.endswith("\nThe server can work here.\n")
+    assert told.stdout.endswith("\nThe server can run here.\n")
     assert not server.state_dir.exists()
 
 
 def test_doctor_knows_of_the_server_that_runs(running):
     told = running.run("doctor")
     assert told.returncode == 0
-    assert f"a server works here already (process {running.pid})" in told.stdout
+    assert f"in use by a server of this state directory (pid {running.pid})" in told.stdout
 
 
 def test_doctor_names_what_is_in_the_way(running, server_elsewhere):
@@ -181,6 +181,6 @@ def test_doctor_names_what_is_in_the_way(running, server_elsewhere):
     told = server_elsewhere.run("doctor", "--port", running.url.rpartition(":")[2])
     assert told.returncode == 78
     assert "MISS  port" in told.stdout
-    assert "choose another --port" in told.stdout
-    assert "MISS  database: cannot be used" in told.stdout
-    assert told.stdout.endswith("\nThe server cannot work here yet.\n")
+    assert "Choose another --port" in told.stdout
+    assert "MISS  database: not usable" in told.stdout
+    assert told.stdout.endswith("\nThe server cannot run here yet.\n")

@@ -110,7 +110,7 @@ def test_it_refuses_to_run_as_root(scratch):
 def test_it_refuses_a_place_that_its_account_cannot_enter_and_opens_nothing(scratch):
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(CannotRunPostgres, match=f"may not enter {closed}"):
+    with pytest.raises(CannotRunPostgres, match=f"cannot enter {closed}"):
         EmbeddedPostgres(closed / "state/postgres").start()
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
@@ -136,7 +136,7 @@ async def test_programs_that_its_account_cannot_get_at_are_copied(postgres, dire
 @pytest.mark.parametrize("name", ["password", "data", "socket"])
 def test_it_refuses_files_that_others_can_get_at(postgres, directory, name):
     (directory / name).chmod(0o755)
-    with pytest.raises(CannotRunPostgres, match=f"{name} must be of the account"):
+    with pytest.raises(CannotRunPostgres, match=f"{name} must belong to the account"):
         postgres.start()
 
 
@@ -144,23 +144,23 @@ def test_it_refuses_a_link_in_the_place_of_its_password(postgres, directory):
     password = directory / "password"
     password.rename(directory / "elsewhere")
     password.symlink_to(directory / "elsewhere")
-    with pytest.raises(CannotRunPostgres, match="password must be of the account"):
+    with pytest.raises(CannotRunPostgres, match="password must belong to the account"):
         postgres.start()
 
 
 def test_it_refuses_to_replace_a_password_that_is_gone(postgres, directory):
     (directory / "password").unlink()
-    with pytest.raises(CannotRunPostgres, match="password is gone"):
+    with pytest.raises(CannotRunPostgres, match="password is missing"):
         postgres.start()
 
 
 def test_it_refuses_a_directory_that_others_may_write_to(postgres, directory):
     directory.chmod(0o777)
-    with pytest.raises(CannotRunPostgres, match="Others may write"):
+    with pytest.raises(CannotRunPostgres, match="Other accounts can write"):
         postgres.start()
 
 
 def test_it_refuses_data_of_another_version(postgres, directory):
     (directory / "data/PG_VERSION").write_text("15\n")
-    with pytest.raises(CannotRunPostgres, match="is of PostgreSQL 15, this is 18"):
+    with pytest.raises(CannotRunPostgres, match="was created by PostgreSQL 15, but this is 18"):
         postgres.start()

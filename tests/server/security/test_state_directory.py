@@ -13,7 +13,7 @@ NOBODY = 65534
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_state_directory__one_of_another_account_is_not_used_by_root(tmp_path):
     os.chown(tmp_path, NOBODY, NOBODY)
-    with pytest.raises(CannotServe, match="Others may write"), sole_server(tmp_path):
+    with pytest.raises(CannotServe, match="Other accounts can write"), sole_server(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 

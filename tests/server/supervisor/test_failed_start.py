@@ -113,7 +113,7 @@ async def test_a_database_that_is_not_ours_is_found_out_before_the_engine(
     finally:
         await connection.execute(f"DROP ROLE {name}")
         await connection.close()
-    assert "cannot be brought up to date: permission denied for schema public" in told
+    assert "cannot be upgraded: permission denied for schema public" in told
     assert PASSWORD not in told
     await never_started(server, left)
 
@@ -123,7 +123,7 @@ async def test_a_directory_that_is_closed_to_the_account_is_found_out_before_the
 ):
     server.directory.chmod(0o700)
     told = await refuse(server)
-    assert f"may not enter {server.directory}. Choose another --state-dir, or let it in" in told
+    assert f"cannot enter {server.directory}. Choose another --state-dir, or grant access" in told
     await never_started(server, left)
 
 
@@ -131,7 +131,7 @@ async def test_a_port_that_is_taken_is_found_out_before_the_engine(server, left)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = await refuse(server, "--port", str(port))
-    assert told == f"Port {port} of 127.0.0.1 is taken: choose another --port.\n"
+    assert told == f"Port {port} of 127.0.0.1 is in use. Choose another --port.\n"
     await never_started(server, left)
 
 
@@ -152,7 +152,7 @@ async def test_an_engine_directory_that_cannot_be_used_is_named(server, left, tm
     file = tmp_path / "file"
     file.touch()
     told = await refuse(server, "--engine-dir", str(file))
-    assert f"The engine's directory {file} cannot be used" in told
+    assert f"Cannot use the engine directory {file}" in told
     assert "--engine-dir" in told
 
 
@@ -164,7 +164,7 @@ async def test_an_engine_that_turns_out_to_be_the_wrong_one_is_stopped(
         await InstallationRepository(session).find_or_make()
         assert await InstallationRepository(session).take_engine("another", backend="local")
     server.variables["DATABASE_URL"] = database_url
-    assert "are at another engine" in await refuse(server)
+    assert "belong to another engine" in await refuse(server)
     assert "listening on" in (server.engine_dir / "engine.log").read_text()
     await leftovers.nothing(left)
 

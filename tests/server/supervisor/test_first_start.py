@@ -47,5 +47,5 @@ async def test_an_engine_that_is_gone_is_given_up_with_its_sandboxes_alone(
         assert await InstallationRepository(session).forget_engine(backend="local") == 1
     await get_ready(settings, engine=OTHER)
     here, elsewhere = await read(sessions, here, elsewhere)
-    assert (here.state, here.state_reason) == (State.FAILED, "The engine that it was at is gone.")
+    assert (here.state, here.state_reason) == (State.FAILED, "Its engine was lost.")
     assert elsewhere.state is State.RUNNING

@@ -69,7 +69,7 @@ def test_a_server_whose_serving_part_dies_ends_and_starts_again(started):
 def test_one_state_directory_has_one_server(running):
     second = running.run("serve", "--port", "0")
     assert second.returncode == 78
-    assert f"Another server (process {running.pid}) works on {running.state_dir}" in second.stderr
+    assert f"Another server (pid {running.pid}) is using {running.state_dir}" in second.stderr
     assert "Traceback" not in second.stderr
 
 
@@ -78,7 +78,7 @@ def test_a_taken_port_is_named(running):
     with server_process(variables=running.variables) as second:
         refused = second.run("serve", "--port", port)
     assert refused.returncode == 78
-    assert refused.stderr.startswith(f"Port {port} of 127.0.0.1 is taken: choose another --port.")
+    assert refused.stderr.startswith(f"Port {port} of 127.0.0.1 is in use. Choose another --port.")
 
 
 def test_a_stop_leaves_nothing_running(started):

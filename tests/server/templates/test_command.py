@@ -51,14 +51,14 @@ async def test_templates_command__builds_without_a_server_and_the_next_server_kn
     context = write_context(tmp_path)
     built = await build(context)
     assert built.returncode == 0, built.stderr
-    assert "agent is being built at e2b." in built.stdout
+    assert "Building agent at e2b." in built.stdout
     assert "COPY docker/sandbox/" in built.stdout
     assert "agent is ready at e2b" in built.stdout
     assert "relay-workspace is ready at e2b" in built.stdout
     again = await build(context)
     assert again.stdout.splitlines() == [
-        "agent is ready at e2b, as it comes with this server.",
-        "relay-workspace is ready at e2b, as it comes with this server.",
+        "agent is ready at e2b and up to date.",
+        "relay-workspace is ready at e2b and up to date.",
     ]
     async with sessions() as session:
         known = await session.execute(select(Template.name, Template.has_services))
@@ -76,7 +76,7 @@ async def test_templates_command__a_failed_build_is_reported_with_its_reason_and
     failed = await build(write_context(tmp_path, "RUN echo no cheese >&2; exit 3"))
     assert failed.returncode == 1
     assert "no cheese" in failed.stderr
-    assert "agent was not built" in failed.stdout
+    assert "Building agent failed" in failed.stdout
 
 
 async def test_templates_command__an_unknown_name_is_rejected(build, tmp_path):
