@@ -315,7 +315,7 @@ def test_a_server_with_another_encryption_key_does_not_start(pair):
     with server_process(variables=variables) as stranger:
         refused = stranger.run("serve", "--port", "0")
     assert refused.returncode == 78
-    assert "sealed with the key" in refused.stderr
+    assert "encrypted with the key" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
