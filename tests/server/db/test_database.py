@@ -35,8 +35,6 @@ async def test_a_given_database_is_brought_up_to_date_and_no_other_started(serve
 async def test_a_database_that_is_too_old_is_refused(server_url, tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "OLDEST", 99)
     async with new_database(server_url) as url:
-        with pytest.raises(
-            UnusablePostgres, match="PostgreSQL 18 is too old. Upgrade it to 99 or newer"
-        ):
+        with pytest.raises(UnusablePostgres, match="Upgrade it to 99 or newer"):
             async with open_database(url, state_dir=tmp_path):
                 pass
