@@ -18,6 +18,7 @@ from e2b import (
     TimeoutException,
 )
 
+from tests.engine.marked_sandboxes import list_marked, new_mark
 from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
@@ -96,10 +97,10 @@ async def test_sandbox__wrong_api_key_is_rejected(engine, key):
 
 @pytest.mark.parametrize("timeout", [0, -1, 25 * 3600, 10**12])
 async def test_sandbox__absurd_timeout_is_rejected(options, timeout):
-    before = len(await AsyncSandbox.list(**options).next_items())
+    mark = new_mark()
     with pytest.raises(SandboxException, match="Timeout"):
-        await AsyncSandbox.create(timeout=timeout, **options)
-    assert len(await AsyncSandbox.list(**options).next_items()) == before
+        await AsyncSandbox.create(timeout=timeout, metadata=mark, **options)
+    assert await list_marked(mark, options) == []
 
 
 @pytest.mark.parametrize(
@@ -138,10 +139,10 @@ async def test_sandbox__unsupported_features_are_reported(options, engine):
 async def test_sandbox__mcp_sandbox_fails_as_the_sdk_expects(options):
     with pytest.raises(SandboxException, match="template 'mcp-gateway' not found"):
         await AsyncSandbox.create(mcp={"duckduckgo": {}}, **options)
-    before = len(await AsyncSandbox.list(**options).next_items())
+    mark = new_mark()
     with pytest.raises(SandboxException, match="Failed to start MCP gateway"):
-        await AsyncSandbox.create("base", mcp={"duckduckgo": {}}, **options)
-    assert len(await AsyncSandbox.list(**options).next_items()) == before
+        await AsyncSandbox.create("base", mcp={"duckduckgo": {}}, metadata=mark, **options)
+    assert await list_marked(mark, options) == []
 
 
 async def test_sandbox__idempotency_key_creates_one_sandbox(options):

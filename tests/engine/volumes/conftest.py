@@ -25,7 +25,10 @@ async def volume(volume_options):
 async def mounted(volume, volume_options):
     """Create a sandbox with the volume in it."""
     async with await AsyncSandbox.create(
-        timeout=300, volume_mounts={"/mnt/data": volume}, **volume_options
+        timeout=300,
+        volume_mounts={"/mnt/data": volume},
+        metadata={"volume": volume.name},
+        **volume_options,
     ) as sandbox:
         yield sandbox
 

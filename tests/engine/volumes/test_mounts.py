@@ -6,6 +6,7 @@ import secrets
 import pytest
 from e2b import AsyncSandbox, AsyncVolume, SandboxException
 
+from tests.engine.marked_sandboxes import list_marked, new_mark
 from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
@@ -36,7 +37,8 @@ async def test_volume_mount__files_outlive_the_sandbox(mounted, volume, volume_o
 async def test_volume_mount__mounts_are_shown_in_info_and_list(mounted, volume, volume_options):
     expected = [{"name": volume.name, "path": "/mnt/data"}]
     assert (await mounted.get_info()).volume_mounts == expected
-    listed = await AsyncSandbox.list(**volume_options).next_items()
+    mark = {"volume": volume.name}
+    listed = await list_marked(mark, volume_options)
     found = {one.sandbox_id: one.volume_mounts for one in listed}
     assert found[mounted.sandbox_id] == expected
 
@@ -144,10 +146,12 @@ async def test_volume_mount__unknown_volume_is_rejected(volume_options):
 
 
 async def test_volume_mount__file_as_mount_point_is_rejected(volume, volume_options):
+    mark = new_mark()
     with pytest.raises(SandboxException, match="cannot be mounted at '/bin/sh'"):
-        await AsyncSandbox.create(timeout=60, volume_mounts={"/bin/sh": volume}, **volume_options)
-    listed = await AsyncSandbox.list(**volume_options).next_items()
-    assert not [one for one in listed if one.volume_mounts]
+        await AsyncSandbox.create(
+            timeout=60, volume_mounts={"/bin/sh": volume}, metadata=mark, **volume_options
+        )
+    assert await list_marked(mark, volume_options) == []
 
 
 async def test_volume_mount__links_cannot_redirect_the_mount(volume, volume_options, tmp_path):
