@@ -158,7 +158,7 @@ async def test_preview_link__expires(outside, sandbox_id, ticket):
         refused = await browser.get("/")
     assert refused.status_code == 401
     assert refused.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "make you a link" in refused.text
+    assert "links). Programs send an API key." in refused.text
 
 
 async def test_preview_link__expiry_closes_an_open_websocket(outside, sandbox_id, ticket):

@@ -1,6 +1,10 @@
 """Drives the web page at `/` like a user."""
 
+import asyncio
 import re
+from contextlib import suppress
+
+from playwright.async_api import TimeoutError as NotShown
 
 from tests.browser import WatchedPage
 
@@ -69,7 +73,7 @@ class FirstPage:
     async def until_shown(self, selector: str, text: str) -> None:
         await self.page.locator(selector).filter(has_text=text).first.wait_for(timeout=PATIENCE_MS)
 
-    async def until_screen_has(self, text: str) -> None:
+    async def until_screen_has(self, text: str, *, timeout_ms: int = PATIENCE_MS) -> None:
         """Wait until the terminal shows the text."""
         await self.until(
             """text => {
@@ -77,7 +81,21 @@ class FirstPage:
               return rows.map(row => row.textContent).join("\\n").replaceAll("\\u00a0", " ").includes(text);
             }""",
             text,
+            timeout_ms=timeout_ms,
         )
 
-    async def until(self, condition: str, argument: object = None) -> None:
-        await self.page.wait_for_function(condition, arg=argument, timeout=PATIENCE_MS)
+    async def type_until_screen_has(self, line: str, text: str) -> None:
+        """Type a line until its output is shown.
+
+        Output that a terminal prints while no server records it is lost, as after a crash until the lease of the server lapses.
+        """
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            while True:
+                await self.page.keyboard.type(line)
+                with suppress(NotShown):
+                    return await self.until_screen_has(text, timeout_ms=2000)
+
+    async def until(
+        self, condition: str, argument: object = None, *, timeout_ms: int = PATIENCE_MS
+    ) -> None:
+        await self.page.wait_for_function(condition, arg=argument, timeout=timeout_ms)
