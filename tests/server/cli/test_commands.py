@@ -165,7 +165,7 @@ def test_backends_that_are_no_json_are_no_traceback(server, written, problem):
 def test_doctor_finds_what_a_server_needs(server):
     told = server.run("doctor", "--port", "0")
     assert told.returncode == 0
-    assert "ok    database: our own" in told.stdout
+    assert "ok    database: embedded" in told.stdout
     assert told.stdout.endswith("\nThe server can run here.\n")
     assert not server.state_dir.exists()
 

@@ -33,7 +33,7 @@ async def test_an_engine_without_sandboxes_may_be_replaced(settings):
 
 
 async def test_the_sandboxes_of_one_engine_are_not_looked_for_at_another(settings, here):
-    with pytest.raises(CannotServe, match="at another engine"):
+    with pytest.raises(CannotServe, match="belong to another engine"):
         await get_ready(settings, engine=OTHER)
     await get_ready(settings, engine=OURS)
 

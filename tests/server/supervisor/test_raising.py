@@ -149,5 +149,5 @@ def test_what_the_engine_lacks_is_told_to_whoever_starts_the_server(directory, m
 def test_without_sudo_the_ways_out_are_named(directory, monkeypatch, tmp_path):
     with monkeypatch.context() as lacking:
         lacking.setenv("PATH", str(tmp_path))
-        with pytest.raises(CannotServe, match="start the server as root"):
+        with pytest.raises(CannotServe, match="Start the server as root"):
             raised_guard(directory).__enter__()

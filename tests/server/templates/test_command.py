@@ -83,7 +83,7 @@ async def test_templates_command__an_unknown_name_is_rejected(build, tmp_path):
     context = write_context(tmp_path)
     unknown = await build(context, "agnet")
     assert unknown.returncode == 78
-    assert "but agent, relay-workspace" in unknown.stderr
+    assert "Bundled templates: agent, relay-workspace" in unknown.stderr
     nowhere = await build(context, "--backend", "moon")
     assert nowhere.returncode == 78
     assert "moon" in nowhere.stderr
