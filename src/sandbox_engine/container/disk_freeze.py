@@ -44,6 +44,6 @@ def thaw(mountpoint: Path) -> None:
 
 
 def _is_disk_image(opened: int, mountpoint: Path) -> bool:
-    """Tell a mounted image from a plain directory; freezing that would freeze the host."""
+    """Whether a mounted image is here, not a plain directory: freezing that would freeze the host."""
     device = os.fstat(opened).st_dev
     return os.major(device) == _LOOP_MAJOR and device != mountpoint.parent.stat().st_dev

@@ -100,7 +100,8 @@ class Verbs:
             case CommandState.TIMED_OUT:
                 raise CommandTimedOut(timeout, output=_end_of(content))
             case _:
-                raise AnswerLost("the sandbox", _explain(row))
+                sandbox = await self._controller.get(caller, sandbox_id)
+                raise AnswerLost(str(sandbox.backend), _explain(row))
 
     async def read_file(self, caller: Caller, sandbox_id: str, path: str, *, limit: int) -> bytes:
         place = self._place(sandbox_id, path)
@@ -155,5 +156,5 @@ def _end_of(output: bytes) -> str:
 
 
 def _explain(command: Command) -> str:
-    reason = command.state_reason or f"the command is {command.state}"
+    reason = command.state_reason or f"The command is {command.state}."
     return f"{reason} Its id is {command.id}."

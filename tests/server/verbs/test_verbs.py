@@ -102,6 +102,24 @@ async def test_run_command__output_beyond_what_is_recorded_is_marked_as_truncate
     assert ran.json()["output"].endswith("1000000\nend\n")
 
 
+async def test_run_command__names_the_command_when_the_server_stops_waiting(
+    call, api, served, sandbox_id
+):
+    command = "touch /tmp/started; sleep 1004"
+    running = asyncio.create_task(call("run-command", sandbox_id=sandbox_id, command=command))
+
+    async def has_started():
+        read = await call("read-file", sandbox_id=sandbox_id, path="/tmp/started")
+        return read.status_code == 200
+
+    await until(has_started)
+    served.commands.end_waits()
+    answer = await running
+    assert (answer.status_code, answer.json()["code"]) == (503, "answer-lost")
+    [listed] = (await api.get(f"/v1/sandboxes/{sandbox_id}/commands")).json()["items"]
+    assert f"The command is running. Its id is {listed['id']}." in answer.json()["detail"]
+
+
 async def test_run_command__killed_by_a_signal_has_no_exit_code_of_its_own(call, sandbox_id):
     ran = await call("run-command", sandbox_id=sandbox_id, command="kill -KILL $$")
     assert ran.json()["exit_code"] == -1
