@@ -1,12 +1,24 @@
 """The tables, by concept."""
 
-from sandbox_server.db.columns import Row
 from sandbox_server.db.models.access import Login, Ticket
 from sandbox_server.db.models.backends import Backend, Snapshot, Template, TemplateBuild
+from sandbox_server.db.models.columns import Row
 from sandbox_server.db.models.commands import Command, CommandOutput
+from sandbox_server.db.models.forges import Forge, ForgeBudget, ForgeToken, WebhookDelivery
 from sandbox_server.db.models.jobs import IdempotencyKey, Installation, Job
 from sandbox_server.db.models.log import Event, Stream
+from sandbox_server.db.models.repositories import Repository
 from sandbox_server.db.models.sandboxes import Sandbox
+from sandbox_server.db.models.tasks import (
+    ForgeCheck,
+    ForgeWrite,
+    PullRequest,
+    Task,
+    TaskMessage,
+    TaskRun,
+    TaskSave,
+    TaskSavePart,
+)
 from sandbox_server.db.models.tenants import ApiKey, Tenant
 
 __all__ = [
@@ -17,17 +29,30 @@ __all__ = [
     "Command",
     "CommandOutput",
     "Event",
+    "Forge",
+    "ForgeBudget",
+    "ForgeCheck",
+    "ForgeToken",
+    "ForgeWrite",
     "IdempotencyKey",
     "Installation",
     "Job",
     "Login",
+    "PullRequest",
+    "Repository",
     "Sandbox",
     "Snapshot",
     "Stream",
+    "Task",
+    "TaskMessage",
+    "TaskRun",
+    "TaskSave",
+    "TaskSavePart",
     "Template",
     "TemplateBuild",
     "Tenant",
     "Ticket",
+    "WebhookDelivery",
 ]
 
 METADATA = Row.metadata

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Id, Row, one_of
+from sandbox_server.db.models.columns import Id, Row, one_of
 from sandbox_server.db.models.sandboxes import Sandbox
 from sandbox_server.db.models.tenants import ApiKey, Tenant
 

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Count, Id, Row, Switch, one_of
+from sandbox_server.db.models.columns import Count, Id, Row, Switch, one_of
 from sandbox_server.db.models.tenants import Tenant
 
 

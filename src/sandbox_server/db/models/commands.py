@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Document, Id, Row, Switch, one_of
+from sandbox_server.db.models.columns import Document, Id, Row, Switch, one_of
 from sandbox_server.db.models.sandboxes import Sandbox
 from sandbox_server.db.models.tenants import Tenant
 from sandbox_server.domain.commands import CommandKind, CommandState

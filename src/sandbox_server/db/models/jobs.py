@@ -11,7 +11,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Count, Id, Row
+from sandbox_server.db.models.columns import Count, Id, Row
 from sandbox_server.db.models.tenants import Tenant
 
 

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Document, Id, Row
+from sandbox_server.db.models.columns import Document, Id, Row
 from sandbox_server.db.models.tenants import Tenant
 
 
@@ -30,11 +30,13 @@ class Event(Row):
         Index(
             None, "tenant_id", "sandbox_id", "seq", postgresql_where=text("sandbox_id IS NOT NULL")
         ),
+        Index(None, "tenant_id", "task_id", "seq", postgresql_where=text("task_id IS NOT NULL")),
         Index(None, "created_at"),
     )
 
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     sandbox_id: Mapped[Id | None]
+    task_id: Mapped[Id | None]
     type: Mapped[str]
     data: Mapped[Document]

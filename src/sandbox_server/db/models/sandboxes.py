@@ -1,10 +1,12 @@
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Count, Document, Id, Row, Switch, one_of
 from sandbox_server.db.models.backends import Backend
+from sandbox_server.db.models.columns import Count, Document, Id, Row, Switch, one_of
 from sandbox_server.db.models.tenants import Tenant
 from sandbox_server.domain.state import OnTimeout, State, Target
 
@@ -87,6 +89,8 @@ class Sandbox(Row):
     resources: Mapped[Document]
     network: Mapped[Document]
     volumes: Mapped[Document]
+    # The repository to check out, and how far that is; None: none was requested.
+    checkout: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
     state: Mapped[State] = mapped_column(server_default=State.QUEUED)
     state_reason: Mapped[str | None]

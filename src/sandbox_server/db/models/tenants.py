@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.columns import Count, Document, Id, Row
+from sandbox_server.db.models.columns import Count, Document, Id, Row
 
 
 class Tenant(Row):

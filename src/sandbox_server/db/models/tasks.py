@@ -1,0 +1,277 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sandbox_server.db.models.columns import Count, Document, Id, Row, Switch, one_of
+from sandbox_server.db.models.repositories import Repository
+from sandbox_server.db.models.tenants import Tenant
+from sandbox_server.domain.tasks.forges import PullLifecycle
+from sandbox_server.domain.tasks.stages import (
+    TASK_ENDED,
+    MessageOrigin,
+    PullRequestWish,
+    RunKind,
+    RunOutcome,
+    SaveKind,
+    Stage,
+    TaskSource,
+    TaskTarget,
+)
+
+_ENDED = ", ".join(f"'{stage}'" for stage in sorted(TASK_ENDED))
+
+
+class Task(Row):
+    """What is to come of a repository. It outlives its sandboxes."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        one_of("stage", *Stage),
+        one_of("target", *TaskTarget),
+        one_of("source", *TaskSource),
+        one_of("pull_request", *PullRequestWish),
+        CheckConstraint(f"(ended_at IS NOT NULL) = (stage IN ({_ENDED}))", name="ended_at"),
+        # One open task per issue, and one task per branch.
+        Index(
+            "tasks_source_idx",
+            "repository_id",
+            "source",
+            "source_ref",
+            unique=True,
+            postgresql_where=text("ended_at IS NULL AND source_ref IS NOT NULL"),
+        ),
+        UniqueConstraint("repository_id", "branch"),
+        Index(None, "tenant_id", "id"),
+        Index(None, "tenant_id", "stage", "id"),
+        Index(None, "repository_id", "id"),
+        Index(None, "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
+        Index(
+            "tasks_open_idx",
+            "repository_id",
+            text("priority DESC"),
+            "id",
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+        Index(None, "sandbox_id", postgresql_where=text("sandbox_id IS NOT NULL")),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    repository_id: Mapped[Id] = mapped_column(ForeignKey(Repository.id))
+    key_id: Mapped[Id | None]  # the key that created it; None: a webhook
+    title: Mapped[str]
+    instructions: Mapped[str]
+    source: Mapped[str]
+    source_ref: Mapped[str | None]  # number of the issue, comment, or failed commit
+    source_url: Mapped[str | None]
+    requester: Mapped[str | None]  # their login at the forge
+    base_ref: Mapped[str]
+    base_sha: Mapped[str | None]
+    branch: Mapped[str | None]  # None: attempts, which publish nothing
+    agent: Mapped[str | None]  # None: `agent_command`
+    agent_command: Mapped[str | None]
+    model: Mapped[str | None]
+    pull_request: Mapped[str] = mapped_column(server_default=PullRequestWish.DRAFT)
+    attempts: Mapped[int] = mapped_column(server_default=text("1"))
+    parent_id: Mapped[Id | None] = mapped_column(ForeignKey("tasks.id", ondelete="CASCADE"))
+    winner_id: Mapped[Id | None]  # the attempt that is published
+    settings: Mapped[Document]  # the repository's at the creation, and those of the request
+    labels: Mapped[Document] = mapped_column("metadata")
+    priority: Mapped[Count]
+
+    stage: Mapped[str] = mapped_column(server_default=Stage.QUEUED)
+    stage_reason: Mapped[str | None]
+    stage_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    stage_before: Mapped[str | None]  # to return to after waiting-for-user
+    awaits: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    target: Mapped[str] = mapped_column(server_default=TaskTarget.FINISHED)
+    sandbox_id: Mapped[Id | None]  # not a foreign key: the task outlives it
+    sandbox_ready: Mapped[Switch]  # checked out, and set up
+    approved: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))  # heads to publish
+    published_sha: Mapped[str | None]
+    pushed_shas: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    report: Mapped[Document]  # title, body and summary, as the agent reported them
+    session_id: Mapped[str | None]  # the agent's, to continue it
+    spent_usd: Mapped[float] = mapped_column(server_default=text("0"))
+    budget_usd: Mapped[float | None]
+    runs: Mapped[Count]
+    fixes_since_green: Mapped[Count]
+    max_runs: Mapped[int] = mapped_column(server_default=text("10"))
+    deadline_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    archived_at: Mapped[datetime | None]
+
+
+class TaskMessage(Row):
+    """What the agent of a task is told: instructions, comments, reviews, failed checks."""
+
+    __tablename__ = "task_messages"
+    __table_args__ = (
+        one_of("origin", *MessageOrigin),
+        # A webhook that is delivered twice makes one message.
+        UniqueConstraint("task_id", "origin", "origin_ref"),
+        Index(None, "task_id", "id"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"))
+    origin: Mapped[str]
+    origin_ref: Mapped[str | None]
+    author: Mapped[str | None]
+    text: Mapped[str]
+    data: Mapped[Document]  # threads to answer, jobs that failed
+    run_number: Mapped[int | None]  # the run that was told; None: not yet
+
+
+class TaskRun(Row):
+    """One run of an agent, of the setup or of the checks of a task."""
+
+    __tablename__ = "task_runs"
+    __table_args__ = (
+        one_of("kind", *RunKind),
+        CheckConstraint(
+            "outcome IN (" + ", ".join(f"'{outcome}'" for outcome in RunOutcome) + ")",
+            name="outcome",
+        ),
+        UniqueConstraint("task_id", "kind", "cause", "cause_ref"),
+        # One at a time.
+        Index(
+            "task_runs_open_idx",
+            "task_id",
+            unique=True,
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+        Index(None, "command_id"),
+    )
+
+    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str]
+    cause: Mapped[
+        str
+    ]  # why: `created`, `ci`, `review`, `message`, `conflict`, `checks`, `retry`, …
+    cause_ref: Mapped[str]  # what exactly: no cause starts two runs
+    sandbox_id: Mapped[Id]
+    command_id: Mapped[Id | None]
+    head_before: Mapped[str | None]
+    head_after: Mapped[str | None]
+    outcome: Mapped[str | None]
+    summary: Mapped[str | None]
+    cost_usd: Mapped[float | None]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+
+
+class TaskSave(Row):
+    """The work of a task at an instant, kept as a git bundle."""
+
+    __tablename__ = "task_saves"
+    __table_args__ = (one_of("kind", *SaveKind),)
+
+    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    run_number: Mapped[int | None]
+    kind: Mapped[str]
+    cause: Mapped[str]
+    sha: Mapped[str]
+    head_sha: Mapped[str]
+    tree: Mapped[str]
+    base_sha: Mapped[str]
+    files: Mapped[Count]
+    size: Mapped[int] = mapped_column(BigInteger)
+    left_out: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+
+
+class TaskSavePart(Row):
+    """A part of a save's bundle, encrypted."""
+
+    __tablename__ = "task_save_parts"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["task_id", "number"],
+            ["task_saves.task_id", "task_saves.number"],
+            ondelete="CASCADE",
+            name="task_save_parts_save_fkey",
+        ),
+    )
+
+    task_id: Mapped[Id] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    part: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    content_sealed: Mapped[bytes]
+
+
+class PullRequest(Row):
+    """A pull request, as its forge last described it; older descriptions never replace newer ones."""
+
+    __tablename__ = "pull_requests"
+    __table_args__ = (
+        one_of("lifecycle", *PullLifecycle),
+        Index(None, "task_id", postgresql_where=text("task_id IS NOT NULL")),
+        Index(None, "looked_at", postgresql_where=text("lifecycle = 'open'")),
+    )
+
+    repository_id: Mapped[Id] = mapped_column(ForeignKey(Repository.id), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    task_id: Mapped[Id | None] = mapped_column(ForeignKey(Task.id, ondelete="SET NULL"))
+    url: Mapped[str]
+    lifecycle: Mapped[str]
+    draft: Mapped[Switch]
+    head_ref: Mapped[str]
+    head_sha: Mapped[str]
+    base_ref: Mapped[str]
+    mergeable: Mapped[bool | None]
+    review: Mapped[str | None]
+    checks: Mapped[str | None]  # `pending`, `success`, `failure`
+    provider_updated_at: Mapped[datetime]
+    validator: Mapped[str | None]
+    looked_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class ForgeCheck(Row):
+    """A check of a commit at the forge."""
+
+    __tablename__ = "forge_checks"
+
+    repository_id: Mapped[Id] = mapped_column(ForeignKey(Repository.id), primary_key=True)
+    sha: Mapped[str] = mapped_column(primary_key=True)
+    external_id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    origin: Mapped[str]
+    is_done: Mapped[Switch]
+    conclusion: Mapped[str | None]
+    url: Mapped[str | None]
+    seen_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class ForgeWrite(Row):
+    """A write to a forge that is due: looked up before it is done, so that a crash repeats nothing."""
+
+    __tablename__ = "forge_writes"
+    __table_args__ = (
+        one_of("kind", "push", "pull", "comment", "reply", "label", "reviewers", "delete-branch"),
+        UniqueConstraint("task_id", "kind", "key"),
+        Index(None, "forge_id", "id", postgresql_where=text("done_at IS NULL")),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    forge_id: Mapped[Id] = mapped_column(ForeignKey("forges.id"))
+    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"))
+    kind: Mapped[str]
+    key: Mapped[str]
+    payload: Mapped[Document]
+    result: Mapped[Document]
+    done_at: Mapped[datetime | None]
+    error: Mapped[str | None]

@@ -1,0 +1,186 @@
+"""Forges (GitHub, GitLab, Forgejo, plain git servers) and what the server reads from them, in words common to all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ForgeKind(StrEnum):
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    FORGEJO = "forgejo"
+    GIT = "git"
+    """A git server without an API: branches can be pushed, and nothing else."""
+
+
+class ForgeAuth(StrEnum):
+    APP = "app"
+    """A GitHub App: tokens are minted per repository and expire after an hour."""
+    TOKEN = "token"  # noqa: S105 - the name of a method
+    NONE = "none"
+
+
+class GitAccess(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitCredential:
+    """The URL of a repository for git, and the password for it; never given to a sandbox."""
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryFacts:
+    """A repository as its forge describes it."""
+
+    external_id: str
+    """Stays the same when the repository is renamed."""
+    full_name: str
+    default_branch: str
+    private: bool
+    url: str
+    size_bytes: int | None = None
+    installation_id: str | None = None
+    permissions: frozenset[str] = frozenset()
+    """Of `pull`, `push`, `admin`: what the credential may do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    id: str
+    author: str
+    body: str
+    at: datetime
+    url: str | None = None
+    author_is_bot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    number: int
+    title: str
+    body: str
+    author: str
+    url: str
+    is_open: bool
+    labels: Sequence[str] = ()
+    comments: Sequence[Comment] = ()
+
+
+class PullLifecycle(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullFacts:
+    """A pull request (GitLab: merge request) as its forge describes it."""
+
+    number: int
+    url: str
+    lifecycle: PullLifecycle
+    draft: bool
+    title: str
+    body: str
+    head_ref: str
+    head_sha: str
+    head_repository_id: str | None
+    """None if the repository of the head was deleted."""
+    base_ref: str
+    updated_at: datetime
+    mergeable: bool | None = None
+    """None while the forge has not computed it."""
+    author: str | None = None
+    review: str | None = None
+    """`approved`, `changes_requested` or None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullDraft:
+    """A pull request to open, or the fields to change."""
+
+    title: str
+    body: str
+    head_ref: str
+    base_ref: str
+    draft: bool = False
+    labels: Sequence[str] = ()
+    reviewers: Sequence[str] = ()
+
+
+class CheckConclusion(StrEnum):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    NEUTRAL = "neutral"
+    STALE = "stale"
+    TIMED_OUT = "timed_out"
+    ACTION_REQUIRED = "action_required"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFacts:
+    """A check run, workflow job, pipeline job or commit status of one commit."""
+
+    external_id: str
+    name: str
+    origin: str
+    """`check-run`, `job` or `status`: where its log is found."""
+    is_done: bool
+    conclusion: CheckConclusion | None = None
+    url: str | None = None
+    summary: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated(Generic[T]):
+    """An answer of the forge and its validator (ETag), with which an unchanged answer costs no quota."""
+
+    value: T | None
+    """None: unchanged since the validator that was sent."""
+    validator: str | None
+
+
+class DeliveryKind(StrEnum):
+    """What a webhook delivery reports, in words common to all forges."""
+
+    ISSUE = "issue"
+    COMMENT = "comment"
+    PULL = "pull"
+    REVIEW = "review"
+    REVIEW_COMMENT = "review-comment"
+    CHECK = "check"
+    PUSH = "push"
+    INSTALLATION = "installation"
+    PING = "ping"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A webhook delivery whose signature was verified."""
+
+    id: str
+    kind: DeliveryKind
+    action: str
+    repository_id: str | None = None
+    """The external id of the repository."""
+    repository_name: str | None = None
+    installation_id: str | None = None
+    subject: str | None = None
+    """The number of the issue or pull request, the sha of the checks, or the ref of the push."""
+    actor: str | None = None
+    actor_is_bot: bool = False
+    body: Mapping[str, object] = field(default_factory=dict, repr=False)
