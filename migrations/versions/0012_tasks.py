@@ -109,6 +109,7 @@ def upgrade() -> None:
         sa.Column("default_branch", sa.Text(), nullable=False),
         sa.Column("private", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("may_push", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("installation_id", sa.Text()),
         sa.Column("settings", DOCUMENT, server_default=sa.text("'{}'"), nullable=False),
         sa.Column("envs_sealed", sa.LargeBinary()),

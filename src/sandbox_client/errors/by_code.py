@@ -77,6 +77,10 @@ class BackendNotFound(NotFound):
     code = "backend-not-found"
 
 
+class RepositoryNotFound(NotFound):
+    code = "repository-not-found"
+
+
 class JobNotFound(NotFound):
     code = "job-not-found"
 
@@ -119,6 +123,10 @@ class IdempotencyMismatch(Conflict):
 
 class NameTaken(Conflict):
     code = "name-taken"
+
+
+class RepositoryInUse(Conflict):
+    code = "repository-in-use"
 
 
 class TooManyTemplates(Conflict):

@@ -67,6 +67,17 @@ from sandbox_client.models.operations import (
 )
 from sandbox_client.models.ports import LinkCreate, LinkCreated, PortUrls
 from sandbox_client.models.problems import InputProblem, Problem
+from sandbox_client.models.repositories import (
+    CommitStyle,
+    FullName,
+    RepositoryCreate,
+    RepositoryRead,
+    RepositorySettings,
+    RepositorySettingsRead,
+    RepositoryUpdate,
+    Triggers,
+    TriggersRead,
+)
 from sandbox_client.models.sandboxes import (
     AutoResume,
     KeepAlive,
@@ -170,6 +181,7 @@ __all__ = [
     "CommandSend",
     "CommandSignal",
     "CommandState",
+    "CommitStyle",
     "CreateVerb",
     "DirectoryCreate",
     "DirectoryPath",
@@ -186,6 +198,7 @@ __all__ = [
     "FileRead",
     "FileType",
     "FileUser",
+    "FullName",
     "Health",
     "InputProblem",
     "JobRead",
@@ -221,6 +234,11 @@ __all__ = [
     "QueueStats",
     "ReadFileVerb",
     "Readiness",
+    "RepositoryCreate",
+    "RepositoryRead",
+    "RepositorySettings",
+    "RepositorySettingsRead",
+    "RepositoryUpdate",
     "RequestModel",
     "Resources",
     "ResponseModel",
@@ -269,6 +287,8 @@ __all__ = [
     "Timeout",
     "TimeoutVerb",
     "ToolServerRead",
+    "Triggers",
+    "TriggersRead",
     "Urls",
     "Verb",
     "VerbSandbox",

@@ -48,6 +48,8 @@ _TABLE = (
     ErrorCode("command-not-found", 404, "Command not found"),
     ErrorCode("terminal-not-found", 404, "Terminal not found"),
     ErrorCode("agent-run-not-found", 404, "Agent run not found"),
+    ErrorCode("repository-not-found", 404, "Repository not found"),
+    ErrorCode("repository-in-use", 409, "Repository has open tasks"),
     ErrorCode("idempotency-mismatch", 422, "Idempotency key was used for a different request"),
     ErrorCode("name-taken", 409, "Name is already in use"),
     ErrorCode("too-many-templates", 409, "Too many templates"),

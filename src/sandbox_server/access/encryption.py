@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.models import Sandbox, Template
+from sandbox_server.db.models import Repository, Sandbox, Template
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
 
@@ -38,6 +38,7 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Sandbox.id, Sandbox.access_sealed, "sandboxes.access"),
     EncryptedColumn(Sandbox.id, Sandbox.tools_token_sealed, "sandboxes.tools_token"),
     EncryptedColumn(Template.id, Template.definition_sealed, "templates.definition"),
+    EncryptedColumn(Repository.id, Repository.envs_sealed, "repositories.envs"),
 )
 
 

@@ -16,6 +16,7 @@ from sandbox_server.domain.errors import (
     AgentRunNotFound,
     CommandNotFound,
     NotFound,
+    RepositoryNotFound,
     SandboxNotFound,
     ScopeMissing,
     SnapshotNotFound,
@@ -99,6 +100,7 @@ _of_command = BeforeValidator(partial(_parse_id, missing=CommandNotFound))
 _of_terminal = BeforeValidator(partial(_parse_id, missing=TerminalNotFound))
 _of_agent_run = BeforeValidator(partial(_parse_id, missing=AgentRunNotFound))
 _of_snapshot = BeforeValidator(partial(_parse_id, missing=SnapshotNotFound))
+_of_repository = BeforeValidator(partial(_parse_id, missing=RepositoryNotFound))
 
 CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
 AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
@@ -116,6 +118,7 @@ SandboxIdsQuery = Annotated[
 ]
 SandboxIdQuery = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Query()]
 SnapshotIdPath = Annotated[str, _of_snapshot, may_fail_with(SnapshotNotFound), Path()]
+RepositoryIdPath = Annotated[str, _of_repository, may_fail_with(RepositoryNotFound), Path()]
 TemplateNamePath = Annotated[
     str, BeforeValidator(_parse_template_name), may_fail_with(TemplateNotFound), Path()
 ]

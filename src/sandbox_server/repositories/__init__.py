@@ -1,0 +1,1 @@
+"""Repositories of forges and their settings. Decisions: docs/decisions/repositories.md."""

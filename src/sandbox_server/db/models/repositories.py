@@ -27,8 +27,9 @@ class Repository(Row):
     default_branch: Mapped[str]
     private: Mapped[Switch]
     url: Mapped[str]
+    may_push: Mapped[Switch]  # the credential, when it was last asked
     installation_id: Mapped[str | None]
-    settings: Mapped[Document]  # see domain/repositories.py
+    settings: Mapped[Document]  # see domain/tasks/repositories.py
     envs_sealed: Mapped[bytes | None]  # variables for setup, checks and agents
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     prepared_snapshot: Mapped[Id | None]  # a snapshot with the checkout and its setup

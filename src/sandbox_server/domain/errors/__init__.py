@@ -6,13 +6,14 @@ SandboxError
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
-    SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound
+    SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
     IdempotencyMismatch       the key was used for another request
     NameTaken
     TooManyTemplates
+    RepositoryInUse           it has open tasks
     KeyIssuedBefore           its secret was returned then
     Superseded                another worker has changed the sandbox meanwhile
     PathRefused               something else exists at that path, or permissions are missing
@@ -94,6 +95,7 @@ from sandbox_server.domain.errors.conflicts import (
     InvalidTransition,
     KeyIssuedBefore,
     NameTaken,
+    RepositoryInUse,
     SandboxPaused,
     Superseded,
     TooManyTemplates,
@@ -133,6 +135,7 @@ from sandbox_server.domain.errors.missing import (
     BackendNotFound,
     JobNotFound,
     KeyNotFound,
+    RepositoryNotFound,
     SandboxNotFound,
     SnapshotNotFound,
     TemplateNotFound,
@@ -199,6 +202,8 @@ __all__ = [
     "QueueFull",
     "RangeOutside",
     "RateLimited",
+    "RepositoryInUse",
+    "RepositoryNotFound",
     "ResumeFailed",
     "SandboxError",
     "SandboxFailed",

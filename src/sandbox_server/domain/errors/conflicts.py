@@ -40,6 +40,14 @@ class NameTaken(Conflict):
         super().__init__(f"A {noun} named {name!r} already exists.")
 
 
+class RepositoryInUse(Conflict):
+    code = "repository-in-use"
+    remediation = "Cancel its tasks, or wait until they have ended."
+
+    def __init__(self, full_name: str, *, tasks: int) -> None:
+        super().__init__(f"The repository {full_name} has {tasks} open tasks.")
+
+
 class TooManyTemplates(Conflict):
     code = "too-many-templates"
     remediation = "Delete templates that are no longer used."

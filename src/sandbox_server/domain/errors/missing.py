@@ -39,3 +39,9 @@ class JobNotFound(NotFound):
 class SnapshotNotFound(NotFound):
     code = "snapshot-not-found"
     noun = "snapshot"
+
+
+class RepositoryNotFound(NotFound):
+    code = "repository-not-found"
+    noun = "repository"
+    remediation = "Add it with POST /v1/repositories, or list the repositories."
