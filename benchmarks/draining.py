@@ -10,9 +10,9 @@ from benchmarks import fleet
 from benchmarks.queues.postgres import running_postgres
 from benchmarks.report import Figure
 from benchmarks.stub.process import Stub, started_stub
-from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.models import Event, Sandbox
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import Sessions, create_engine, create_sessions
 from sandbox_server.domain.state import State
 from sandbox_server.jobs import kinds

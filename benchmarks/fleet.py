@@ -15,7 +15,7 @@ from sandbox_server.domain.state import OnTimeout, State, Target
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Access, NewSandbox
-from sandbox_server.sandboxes.services.sealed import seal_access
+from sandbox_server.sandboxes.services.encrypted_columns import seal_access
 from sandbox_server.vault import Vault
 
 _AT_ONCE = 64

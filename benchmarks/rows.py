@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from benchmarks.queues.postgres import running_postgres
 from benchmarks.report import Figure
 from benchmarks.timing import medians, timed
-from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine, create_sessions, without_transaction
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
 

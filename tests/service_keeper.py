@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine
 from tests.engine.engine_process import running_engine
 from tests.run_services import Said, held, tell

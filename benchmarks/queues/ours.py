@@ -6,9 +6,9 @@ from sqlalchemy import delete, insert
 
 from benchmarks.queues.drain import AT_ONCE, Drain
 from benchmarks.timing import timed
-from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.models import Job
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.policy import Policy

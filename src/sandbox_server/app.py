@@ -38,8 +38,8 @@ from sandbox_server.http.request_metrics import RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, TenantLimits
 from sandbox_server.openapi import DescribedApi
 from sandbox_server.ports import api as ports
-from sandbox_server.ports.host_form import SandboxHosts
-from sandbox_server.ports.path_form import PATH_FORM, PathForm
+from sandbox_server.ports.path_proxy import PATH_FORM, PathForm
+from sandbox_server.ports.sandbox_hosts import SandboxHosts
 from sandbox_server.sandboxes import api as sandboxes
 from sandbox_server.snapshots import api as snapshots
 from sandbox_server.snapshots import api_forks as forks

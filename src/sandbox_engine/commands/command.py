@@ -13,7 +13,7 @@ from sandbox_engine.commands.io import Drain, Input
 from sandbox_engine.commands.outcome import Ended, outcome
 from sandbox_engine.commands.request import CommandRecord, CommandRequest, TerminalSize
 from sandbox_engine.commands.spool import Output, Stream
-from sandbox_engine.keeper.held import Held
+from sandbox_engine.keeper.held_command import Held
 
 # A client that lost the engine reconnects within this time or gets only the newest output.
 _HOLD_SECONDS = 30.0

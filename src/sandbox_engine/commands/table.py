@@ -12,7 +12,7 @@ from sandbox_engine.commands.command import Command
 from sandbox_engine.commands.followers import SandboxGone
 from sandbox_engine.commands.request import CommandFiles, CommandRecord, CommandRequest
 from sandbox_engine.keeper.client import Keeper, LaunchFailed
-from sandbox_engine.keeper.held import Held
+from sandbox_engine.keeper.held_command import Held
 from sandbox_engine.records.journal import Journal
 
 # E2B answers a Connect to a command that has just ended with its end event.

@@ -23,7 +23,7 @@ from sandbox_engine.envd.protocol.responses import FileError, error_answer
 from sandbox_engine.envd.rpc import RpcRoutes
 from sandbox_engine.http.error_pages import sandbox_not_found
 from sandbox_engine.rootfs.accounts import UnknownUser
-from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 from sandbox_engine.system.file_threads import FileThreads
 
 if TYPE_CHECKING:

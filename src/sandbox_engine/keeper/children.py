@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox_engine.keeper.link import Message
+from sandbox_engine.keeper.message_socket import Message
 
 PIPE_BYTES = 1 << 20
 ERROR_BYTES = 4096

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.keeper.held import Held
-from sandbox_engine.keeper.link import Link, Message
+from sandbox_engine.keeper.held_command import Held
+from sandbox_engine.keeper.message_socket import Link, Message
 from sandbox_engine.keeper.process import PROTOCOL, SOCKET_NAME, mount_namespace
 from sandbox_engine.machine.restrictions import Restrictions
 from sandbox_engine.system.errors import CannotRun, EngineError

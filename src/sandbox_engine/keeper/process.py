@@ -37,7 +37,7 @@ from sandbox_engine.keeper.children import (
     Program,
     inner_pid,
 )
-from sandbox_engine.keeper.link import Link, Message
+from sandbox_engine.keeper.message_socket import Link, Message
 from sandbox_engine.keeper.namespaces import make_namespaces
 from sandbox_engine.system import syscalls
 

@@ -10,8 +10,8 @@ from typing import Self
 
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
-from sandbox_engine.rootfs.handle import Handle
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
+from sandbox_engine.rootfs.shared_descriptor import Handle
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.system.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 

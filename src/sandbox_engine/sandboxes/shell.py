@@ -18,7 +18,7 @@ from sandbox_engine.rootfs.accounts import (
     UnknownUser,
     resolve_path,
 )
-from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 from sandbox_engine.sandboxes.sandbox import Sandbox, SandboxNotRunning
 
 

@@ -4,8 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sandbox_server.admin.stats_repository import OccupancyCount, StatsRepository, Totals
-from sandbox_server.db.migrating import find_revision, is_current
 from sandbox_server.db.models import Backend, Tenant
+from sandbox_server.db.schema_migrations import find_revision, is_current
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.jobs import DeadJob

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sandbox_server.agents.lines import LONGEST_LINE
+from sandbox_server.agents.line_assembler import LONGEST_LINE
 from sandbox_server.db.models import Command
 from sandbox_server.domain.agents import RunState, read_line, state_of_run
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandState

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.agents.lines import LONGEST_LINE, Gap, Line, LineAssembler, lines_of
+from sandbox_server.agents.line_assembler import LONGEST_LINE, Gap, Line, LineAssembler, lines_of
 from sandbox_server.agents.results import find_result
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions, without_transaction

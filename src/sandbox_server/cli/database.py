@@ -14,8 +14,13 @@ from sandbox_server.db.account import Account
 from sandbox_server.db.database import open_database
 from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.migrating import UnknownRevision, downgrade, find_revision, is_current
-from sandbox_server.db.programs import Programs
+from sandbox_server.db.postgres_programs import Programs
+from sandbox_server.db.schema_migrations import (
+    UnknownRevision,
+    downgrade,
+    find_revision,
+    is_current,
+)
 from sandbox_server.db.session import create_engine, without_transaction
 from sandbox_server.jobs.kinds import SANDBOX, SERVICES, SNAPSHOT
 from sandbox_server.settings import Settings

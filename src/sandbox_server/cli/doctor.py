@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_server.db.account import Account
-from sandbox_server.db.address import UnusablePostgres
 from sandbox_server.db.database import OLDEST, find_version
+from sandbox_server.db.database_url import UnusablePostgres
 from sandbox_server.db.embedded import ACCOUNT
-from sandbox_server.db.programs import are_bundled
+from sandbox_server.db.postgres_programs import are_bundled
 from sandbox_server.db.session import create_engine
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.listeners import listen
 from sandbox_server.supervisor.providers import needs_engine
 from sandbox_server.supervisor.state_directory import find_server
 

@@ -13,13 +13,13 @@ from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryp
 from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.cli import database, keys, templates
 from sandbox_server.db.account import CannotRunPostgres
-from sandbox_server.db.address import UnusablePostgres
+from sandbox_server.db.database_url import UnusablePostgres
 from sandbox_server.domain.access import Scope
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.settings import Settings, flags, variable_of
 from sandbox_server.structured_logging import configure_logging
-from sandbox_server.supervisor import raising
+from sandbox_server.supervisor import sudo_guard
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.templates.bundled import UnusableTemplates
 
@@ -77,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_keys(commands)
     _add_database(commands)
     _add_templates(commands)
-    guard = commands.add_parser(raising.COMMAND)  # internal, used by `serve`; hidden from help
+    guard = commands.add_parser(sudo_guard.COMMAND)  # internal, used by `serve`; hidden from help
     guard.add_argument("--directory", type=Path, required=True)
-    guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
+    guard.set_defaults(command=lambda _, given: sudo_guard.guard(given["directory"]))
     return parser
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_server.commands.allowance import TRICKLE, Clock
+from sandbox_server.commands.rate_limits import TRICKLE, Clock
 from sandbox_server.commands.retention import (
     LIMIT_REASON,
     ROW_COST,

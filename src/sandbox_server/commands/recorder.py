@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from sandbox_server.commands.allowance import TRICKLE, Allowance, Clock
 from sandbox_server.commands.command_log import OUTPUTS, Batch, CommandLog
+from sandbox_server.commands.rate_limits import TRICKLE, Allowance, Clock
 from sandbox_server.commands.recording_repository import (
     LogWrite,
     NewGap,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from datetime import datetime, timedelta
 
-from sandbox_server.commands.allowance import Throttle
 from sandbox_server.commands.command_log import Batch, CommandLog
+from sandbox_server.commands.rate_limits import Throttle
 from sandbox_server.commands.recording_context import RecordingContext, find_last_line
 from sandbox_server.commands.recording_repository import WriteResult
 from sandbox_server.db.models import Command, Sandbox

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_server.commands.allowance import WRITE_COST, Allowance, Clock
+from sandbox_server.commands.rate_limits import WRITE_COST, Allowance, Clock
 from sandbox_server.log.records import RecordType
 
 LARGEST_PIECE = 64 * 1024

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sandbox_server.db.address import (
+from sandbox_server.db.database_url import (
     MALFORMED,
     VARIABLE,
     UnusablePostgres,
@@ -17,7 +17,7 @@ from sandbox_server.db.address import (
     server_error,
 )
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine
 
 OLDEST = 15

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sandbox_server.db.account import Account, CannotRunPostgres
+from sandbox_server.db.postgres_programs import Programs
 from sandbox_server.db.postmaster import forget_strangers, has_survivors, is_running
-from sandbox_server.db.programs import Programs
 
 ACCOUNT = "sandbox-server"
 _USER = "sandbox"

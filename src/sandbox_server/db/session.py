@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
-from sandbox_server.db.address import place_of
+from sandbox_server.db.database_url import place_of
 
 _CONNECTS_WITHIN_S = 15  # per host of the URL
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from sandbox_server.domain.explanations import clock
 from sandbox_server.domain.state import State
-from sandbox_server.domain.wording import clock
 
 OCCUPIES_SLOT = frozenset(
     {State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING}

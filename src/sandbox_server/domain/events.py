@@ -15,8 +15,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.due import Why, idle_pause_at
+from sandbox_server.domain.explanations import explain_change
 from sandbox_server.domain.state import ENDED, State
-from sandbox_server.domain.wording import explain_change
 
 
 class Cause(StrEnum):

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 from sandbox_server.domain.ids import new_id
 from sandbox_server.http import problems
 from sandbox_server.http.faults import BodyTooLarge, Malformed
-from sandbox_server.http.streamed import is_streamed
+from sandbox_server.http.streaming_routes import is_streamed
 from sandbox_server.structured_logging import log_context
 
 REQUEST_ID = "X-Request-Id"

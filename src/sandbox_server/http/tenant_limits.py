@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import LimitReached
 from sandbox_server.http.sse import accepts_events
-from sandbox_server.http.streamed import is_streamed, is_transfer
+from sandbox_server.http.streaming_routes import is_streamed, is_transfer
 
 
 class ConcurrencyLimit:

@@ -34,7 +34,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import TABLES
 from sandbox_server.domain.errors import JobNotFound
-from sandbox_server.domain.errors.texts import storable
+from sandbox_server.domain.errors.storable_text import storable
 from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
 from sandbox_server.jobs.statements import (
     ACK_UNLOCKED,

@@ -23,7 +23,7 @@ from sandbox_server.sandboxes.repositories.direct_admission import (
     set_defaults,
 )
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.services.sealed import open_envs, seal_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs, seal_envs
 from sandbox_server.templates.lookup import Offer, TemplateLookup
 from sandbox_server.vault import Vault
 

@@ -12,7 +12,7 @@ from sandbox_server.domain.templates import (
     is_called_as_with_services,
 )
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
+from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
 from sandbox_server.templates.lookup import Offer, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 

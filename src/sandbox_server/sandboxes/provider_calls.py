@@ -11,7 +11,7 @@ from sandbox_server.providers.protocol.provider import Access, NewSandbox, Provi
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
-from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs
 from sandbox_server.vault import Vault
 
 _FOUND_BY_METADATA = ENDED | {State.STARTING}

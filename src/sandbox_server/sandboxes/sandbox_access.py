@@ -5,7 +5,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Access
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from sandbox_server.vault import Vault
 
 _MOST_OPEN = 10_000

@@ -15,10 +15,10 @@ from sandbox_server.domain.errors import (
     Superseded,
 )
 from sandbox_server.domain.events import CAUSES
+from sandbox_server.domain.explanations import explain
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.steps import Act, Step
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.domain.wording import explain
 from sandbox_server.metrics.instruments import TRANSITION_SECONDS
 from sandbox_server.providers.protocol.errors import AnswerLost, PauseConflict, SandboxGone
 from sandbox_server.providers.protocol.provider import Access
@@ -27,7 +27,7 @@ from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.provider_calls import ProviderCalls
 from sandbox_server.sandboxes.repositories.sandboxes import cause_of, deadlines_of
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
-from sandbox_server.sandboxes.services.sealed import seal_access
+from sandbox_server.sandboxes.services.encrypted_columns import seal_access
 from sandbox_server.sandboxes.transitions import HoldBack, Transition, Transitions, into
 from sandbox_server.vault import Vault
 

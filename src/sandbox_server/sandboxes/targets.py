@@ -29,7 +29,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import (
     deadlines_of,
     set_deadlines,
 )
-from sandbox_server.sandboxes.services.sealed import open_envs, seal_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs, seal_envs
 from sandbox_server.vault import Vault
 
 Change = Callable[[Deadlines, datetime], Deadlines]

@@ -12,7 +12,7 @@ from sandbox_server.domain.templates import KnownTemplate
 from sandbox_server.jobs.kinds import ADMISSION
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.outcomes import never_started
-from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
+from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
 from sandbox_server.sandboxes.transitions import Transitions
 from sandbox_server.templates.repository import TemplateRepository
 

@@ -27,7 +27,7 @@ from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.queue.view import QueueView, describe_queues
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
-from sandbox_server.sandboxes.services.sealed import open_tools_token
+from sandbox_server.sandboxes.services.encrypted_columns import open_tools_token
 from sandbox_server.sandboxes.services.settings import password_of
 from sandbox_server.sandboxes.waiting import ASK_AGAIN
 from sandbox_server.vault import Vault

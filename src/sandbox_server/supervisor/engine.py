@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.living import Identity, LivingProcess
+from sandbox_server.supervisor.process_handle import Identity, LivingProcess
 from sandbox_server.supervisor.state_directory import write_private
 
 HOST = "127.0.0.1"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sandbox_server.supervisor.engine import LocalEngine
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.link import CONFIRMED, STARTED, STOP, STOPPED, GuardLink
+from sandbox_server.supervisor.guard_channel import CONFIRMED, STARTED, STOP, STOPPED, GuardLink
 
 log = logging.getLogger(__name__)
 

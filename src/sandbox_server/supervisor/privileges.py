@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sandbox_server.db.account import Account
-from sandbox_server.db.migrating import migrations_directory
+from sandbox_server.db.schema_migrations import migrations_directory
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.interruption import (
+from sandbox_server.supervisor.signals import (
     HEEDED,
     Interrupted,
     restore_defaults,

@@ -32,9 +32,8 @@ from sandbox_server.settings import Settings, forget_variables
 from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
 from sandbox_server.supervisor.first_start import get_ready, prepare_database
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
-from sandbox_server.supervisor.interruption import HEEDED, signals_held, unwinding_on_signals
-from sandbox_server.supervisor.link import GuardLink, make_link
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.guard_channel import GuardLink, make_link
+from sandbox_server.supervisor.listeners import listen
 from sandbox_server.supervisor.privileges import fork_as, try_programs
 from sandbox_server.supervisor.providers import (
     configured_backends,
@@ -42,9 +41,10 @@ from sandbox_server.supervisor.providers import (
     needs_engine,
     with_agent_template,
 )
-from sandbox_server.supervisor.raising import raised_guard, require_sudo
-from sandbox_server.supervisor.serving import Work, serve_api
+from sandbox_server.supervisor.server_main import Work, serve_api
+from sandbox_server.supervisor.signals import HEEDED, signals_held, unwinding_on_signals
 from sandbox_server.supervisor.state_directory import sole_server
+from sandbox_server.supervisor.sudo_guard import raised_guard, require_sudo
 from sandbox_server.templates.bundled import BundledTemplates, load_bundled_templates
 
 

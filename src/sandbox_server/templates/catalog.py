@@ -19,7 +19,7 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.templates import Definition, TemplateReference, name_at_provider
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.providers.e2b.recipe import check
+from sandbox_server.providers.e2b.build_request import check
 from sandbox_server.providers.registry import Backends
 from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.definitions import decrypt_definition, encrypt_definition

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sandbox_server.domain.errors.texts import storable
+from sandbox_server.domain.errors.storable_text import storable
 
 LARGEST_HEALTH = 64 * 1024
 

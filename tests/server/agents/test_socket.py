@@ -8,7 +8,7 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from sandbox_server.supervisor.serving import let_go
+from sandbox_server.supervisor.server_main import let_go
 from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import WAIT, inside, serving_outside

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.commands.allowance import TRICKLE
 from sandbox_server.commands.command_log import OUTPUTS, CommandLog, StoredRecord
+from sandbox_server.commands.rate_limits import TRICKLE
 from sandbox_server.commands.retention import (
     LARGEST_PIECE,
     QUIET_S,

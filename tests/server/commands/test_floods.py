@@ -14,8 +14,8 @@ from sandbox_server.commands.recording import HANDED_OVER
 from sandbox_server.commands.recording_repository import RecordingRepository
 from sandbox_server.commands.retention import SMALLEST_BOUND
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id

@@ -14,7 +14,7 @@ from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import NewProcess, Started
-from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from tests.engine.polling import until
 from tests.server.commands.command_calls import (
     MINUTE,

@@ -2,8 +2,8 @@ import pytest
 from sqlalchemy import inspect, text
 
 from sandbox_server.db import database as opening
-from sandbox_server.db.address import UnusablePostgres
 from sandbox_server.db.database import open_database
+from sandbox_server.db.database_url import UnusablePostgres
 from sandbox_server.db.models import TABLES
 from sandbox_server.db.postmaster import is_running
 from tests.server.support.databases import new_database

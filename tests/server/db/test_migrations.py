@@ -5,8 +5,8 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect, text
 
-from sandbox_server.db.migrating import alembic_config, upgrade
 from sandbox_server.db.models import METADATA, TABLES
+from sandbox_server.db.schema_migrations import alembic_config, upgrade
 from sandbox_server.db.session import create_engine
 from tests.server.support.databases import ALWAYS_EVERY_POSTGRES, new_database
 
@@ -14,7 +14,7 @@ pytestmark = ALWAYS_EVERY_POSTGRES
 
 UPGRADE = """
 import asyncio, sys
-from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine
 
 async def main():

@@ -4,7 +4,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from sandbox_server.db.migrating import alembic_config, upgrade
+from sandbox_server.db.schema_migrations import alembic_config, upgrade
 from tests.server.support.databases import ALWAYS_EVERY_POSTGRES
 
 pytestmark = ALWAYS_EVERY_POSTGRES

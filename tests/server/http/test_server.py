@@ -11,7 +11,7 @@ import pytest
 from sandbox_http import protocol as http_protocol
 from sandbox_http.protocol import MAX_HEAD, MAX_HEADERS
 from sandbox_server.http.server import HttpServer
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.listeners import listen
 
 
 async def answer_headers(scope, receive, send):

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_server.http import websocket_protocol
 from sandbox_server.http.server import HttpServer
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.listeners import listen
 from tests.engine.polling import until
 
 HANDSHAKE = (

@@ -7,7 +7,7 @@ from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.providers.protocol.limits import ProviderLimits
 from sandbox_server.sandboxes.observation import Observation
-from sandbox_server.sandboxes.services.sealed import seal_envs
+from sandbox_server.sandboxes.services.encrypted_columns import seal_envs
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, WISH, living_at
 
 pytestmark = pytest.mark.needs_engine

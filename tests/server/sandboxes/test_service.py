@@ -16,7 +16,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout, State, Target
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
-from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.in_process_server import caller_of, running_server
 from tests.server.support.managed_sandboxes import HOUR, MINUTE

@@ -1,4 +1,4 @@
-from sandbox_server.supervisor.link import STOP, make_link
+from sandbox_server.supervisor.guard_channel import STOP, make_link
 
 
 def test_guard__an_endless_order_is_read_up_to_a_limit():

@@ -18,7 +18,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import SNAPSHOT
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.queue.view import describe_queue
-from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs
 from sandbox_server.snapshots.repository import SnapshotRepository
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING

@@ -10,7 +10,7 @@ import pytest
 from e2b import AsyncSandbox
 
 from sandbox_server.supervisor.engine import NOTE, LocalEngine
-from sandbox_server.supervisor.living import LivingProcess
+from sandbox_server.supervisor.process_handle import LivingProcess
 from tests.engine.polling import until
 from tests.server.support.server_process import server_process
 

@@ -14,7 +14,7 @@ from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.domain.state import State
 from sandbox_server.supervisor.engine import LocalEngine
-from sandbox_server.supervisor.living import LivingProcess
+from sandbox_server.supervisor.process_handle import LivingProcess
 from tests.engine import leftovers
 from tests.engine.polling import until
 from tests.server.support.sandbox_rows import add, backend, sandbox, tenant

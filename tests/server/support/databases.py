@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine
 from tests.run_services import Run
 

@@ -20,8 +20,8 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
-from sandbox_server.supervisor.listening import listen
-from sandbox_server.supervisor.serving import let_go
+from sandbox_server.supervisor.listeners import listen
+from sandbox_server.supervisor.server_main import let_go
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.wiring import open_server
 from tests.engine.engine_process import EngineProcess

@@ -33,7 +33,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import (
     deadlines_of,
     set_deadlines,
 )
-from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from sandbox_server.vault import Vault
 
 MINUTE = timedelta(minutes=1)

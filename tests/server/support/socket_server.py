@@ -7,7 +7,7 @@ import uvicorn
 
 from sandbox_http.protocol import HttpProtocol
 from sandbox_server.http.server import render_refusal
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.listeners import listen
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import json
 import pytest
 from fastmcp.client.messages import MessageHandler
 
-from sandbox_server.supervisor.serving import let_go
+from sandbox_server.supervisor.server_main import let_go
 from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import serving_outside

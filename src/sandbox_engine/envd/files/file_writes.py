@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from sandbox_engine.envd.protocol.error_texts import reason
 from sandbox_engine.envd.protocol.metadata import MetadataNotStored, replace_metadata
 from sandbox_engine.envd.protocol.responses import FileError
-from sandbox_engine.envd.protocol.wording import reason
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
 from sandbox_engine.system.syscalls import FALLOC_FL_KEEP_SIZE, fallocate

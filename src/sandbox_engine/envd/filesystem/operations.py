@@ -12,7 +12,7 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 
 from sandbox_engine.envd.protocol.entries import EntryReader
-from sandbox_engine.envd.protocol.wording import reason
+from sandbox_engine.envd.protocol.error_texts import reason
 from sandbox_engine.rootfs.accounts import InvalidPath, UnknownUser, resolve_path
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, is_network

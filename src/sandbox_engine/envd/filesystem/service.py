@@ -20,7 +20,7 @@ from sandbox_engine.envd.filesystem.watch_tree import WatchQuota
 from sandbox_engine.envd.protocol.access import basic_user
 from sandbox_engine.envd.protocol.codecs import encode_listing
 from sandbox_engine.envd.protocol.entries import EntryReader
-from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 from sandbox_engine.system.file_threads import FileThreads
 
 if TYPE_CHECKING:

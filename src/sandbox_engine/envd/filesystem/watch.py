@@ -31,9 +31,9 @@ from sandbox_engine.envd.filesystem.watch_tree import (
     join,
 )
 from sandbox_engine.envd.protocol.entries import printable
-from sandbox_engine.envd.protocol.wording import reason
-from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.envd.protocol.error_texts import reason
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 
 if TYPE_CHECKING:
     from sandbox_engine.envd.protocol.entries import EntryReader

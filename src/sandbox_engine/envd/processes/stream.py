@@ -19,7 +19,7 @@ from sandbox_engine.commands import (
 )
 from sandbox_engine.commands.spool import Output, SpoolFull
 from sandbox_engine.keeper.client import KeeperLost
-from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 from sandbox_engine.sandboxes.sandbox import SandboxNotRunning
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from sandbox_engine.envd.protocol.wording import reason
+from sandbox_engine.envd.protocol.error_texts import reason
 
 _HEADER = "x-metadata-"
 _ATTRIBUTE = "user.e2b."

@@ -1,7 +1,7 @@
 import stat
 from contextlib import suppress
 
-from sandbox_engine.images.adaptation.addition import Addition
+from sandbox_engine.images.adaptation.added_layer import Addition
 from sandbox_engine.images.certificates import TRUST_VARIABLES
 from sandbox_engine.images.image import DEFAULT_USER
 from sandbox_engine.rootfs.accounts import Accounts, UnknownUser

@@ -9,8 +9,8 @@ import stat
 from pathlib import Path
 
 from sandbox_engine.images.adaptation.account import add_account
-from sandbox_engine.images.adaptation.addition import Addition
-from sandbox_engine.images.adaptation.trust import add_certificates
+from sandbox_engine.images.adaptation.added_layer import Addition
+from sandbox_engine.images.adaptation.trusted_certificates import add_certificates
 from sandbox_engine.images.certificates import Certificate
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.system.errors import ImageRefused

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from sandbox_engine.rootfs.ownership import Owner
-from sandbox_engine.rootfs.placement import Placement
+from sandbox_engine.rootfs.tree_writer import Placement
 from sandbox_engine.templates.building.archive import BadArchive, Entry
 
 _WILDCARD = re.compile(r"[*?\[{\\]")

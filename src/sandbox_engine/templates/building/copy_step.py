@@ -7,7 +7,7 @@ from pathlib import Path
 from sandbox_engine.images.image import Image
 from sandbox_engine.rootfs.accounts import UnknownUser
 from sandbox_engine.rootfs.ownership import Owner
-from sandbox_engine.rootfs.placement import Placement
+from sandbox_engine.rootfs.tree_writer import Placement
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.templates.building.archive import BadArchive, open_archive
 from sandbox_engine.templates.building.copy_files import (

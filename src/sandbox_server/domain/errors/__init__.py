@@ -131,7 +131,7 @@ from sandbox_server.domain.errors.limits import (
     TooManyStreams,
     TooManyTickets,
 )
-from sandbox_server.domain.errors.missing import (
+from sandbox_server.domain.errors.not_found import (
     BackendNotFound,
     JobNotFound,
     KeyNotFound,

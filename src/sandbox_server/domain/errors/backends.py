@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from sandbox_server.domain.errors.kinds import SandboxError
-from sandbox_server.domain.errors.texts import storable
+from sandbox_server.domain.errors.storable_text import storable
 
 
 class NoBackend(SandboxError):

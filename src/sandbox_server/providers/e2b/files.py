@@ -18,7 +18,7 @@ from protobuf import Oneof
 
 from sandbox_server.domain.errors import PathNotFound, SandboxError, TooManyEntries
 from sandbox_server.domain.files import Change, ChangeType, Entry, EntryType
-from sandbox_server.providers.e2b.bounded import envd_client
+from sandbox_server.providers.e2b.bounded_transport import envd_client
 from sandbox_server.providers.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.providers.e2b.working_directories import WorkingDirectories
 from sandbox_server.providers.protocol.errors import AnswerLost

@@ -29,8 +29,8 @@ from sandbox_server.domain.errors import (
     PathRefused,
     SandboxError,
 )
-from sandbox_server.domain.errors.texts import storable
-from sandbox_server.providers.e2b.bounded import RouteMissing
+from sandbox_server.domain.errors.storable_text import storable
+from sandbox_server.providers.e2b.bounded_transport import RouteMissing
 from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported
 
 _LONGEST_TEXT = 500

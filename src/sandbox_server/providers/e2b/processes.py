@@ -25,8 +25,8 @@ from sandbox_server.domain.errors import (
     SandboxError,
     StdinClosed,
 )
-from sandbox_server.domain.errors.texts import storable
-from sandbox_server.providers.e2b.bounded import envd_client
+from sandbox_server.domain.errors.storable_text import storable
+from sandbox_server.providers.e2b.bounded_transport import envd_client
 from sandbox_server.providers.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.providers.e2b.working_directories import WorkingDirectories
 from sandbox_server.providers.protocol.errors import AnswerLost, ProcessGone

@@ -30,9 +30,9 @@ from e2b.api.client.types import UNSET, Response, Unset
 from e2b.template.utils import strip_ansi_escape_codes
 
 from sandbox_server.domain.templates import Definition
+from sandbox_server.providers.e2b.build_request import build_request
 from sandbox_server.providers.e2b.failures import ErrorAnswer
 from sandbox_server.providers.e2b.listing import read_all
-from sandbox_server.providers.e2b.recipe import build_request
 from sandbox_server.providers.e2b.uploads import archive_of
 from sandbox_server.providers.protocol.build_context import BuildContext
 from sandbox_server.providers.protocol.provider import (

@@ -11,7 +11,7 @@ from e2b.envd.utils import authentication_header
 from packaging.version import Version
 
 from sandbox_server.domain.errors import BackendError, PathNotFound, SandboxError
-from sandbox_server.providers.e2b.bounded import envd_client
+from sandbox_server.providers.e2b.bounded_transport import envd_client
 from sandbox_server.providers.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.providers.protocol.errors import AnswerLost
 

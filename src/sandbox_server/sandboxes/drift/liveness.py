@@ -8,15 +8,15 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.errors import BackendError, BackendUnavailable, SandboxNotFound
 from sandbox_server.domain.events import PROVIDER, Answering, Cause, Silent
+from sandbox_server.domain.explanations import clock
 from sandbox_server.domain.state import State
-from sandbox_server.domain.wording import clock
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Access, ReportedState
 from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
 from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from sandbox_server.vault import Vault
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.deadlines import admit
 from sandbox_server.domain.events import Cause, Entered
+from sandbox_server.domain.explanations import spoken
 from sandbox_server.domain.fair_share import Allocation, TenantShare, allocate
 from sandbox_server.domain.state import State
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.domain.wording import spoken
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository

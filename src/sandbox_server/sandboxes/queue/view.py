@@ -8,10 +8,10 @@ from sandbox_server.db.models import Sandbox, TemplateBuild
 from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.state import State
-from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
 from sandbox_server.sandboxes.repositories.capacity import CapacityRepository
 from sandbox_server.sandboxes.repositories.queue import QueuePosition, QueueViewRepository
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
+from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,11 @@ from sandbox_server.providers.protocol.provider import Access
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.services.sealed import open_access, open_tools_token, seal_tools_token
+from sandbox_server.sandboxes.services.encrypted_columns import (
+    open_access,
+    open_tools_token,
+    seal_tools_token,
+)
 from sandbox_server.sandboxes.services.settings import ServiceSettings, settings_of
 from sandbox_server.sandboxes.services.settings_file import put_settings
 from sandbox_server.vault import Vault

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_envs
 from sandbox_server.vault import Vault
 
 _PASSWORD_BYTES = 18

@@ -10,9 +10,9 @@ import pytest
 
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile
-from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.rootfs.ownership import NOBODY, UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.rootfs.shared_descriptor import RootClosed
 from sandbox_engine.rootfs.trees import walk
 from tests.engine.envd.file_tree import (
     USER,

@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import pytest
 
 from sandbox_engine.rootfs.ownership import UID_BASE, Owner
-from sandbox_engine.rootfs.placement import Placement
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.rootfs.tree_writer import Placement
 from sandbox_engine.templates.building.archive import BadArchive, open_archive
 from sandbox_engine.templates.building.copy_files import (
     CopyOrder,

@@ -7,17 +7,17 @@ from e2b import AsyncSandbox
 
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendUnavailable
+from sandbox_server.domain.explanations import clock
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.wording import clock
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.sandboxes.drift.checker import CheckIntervals
 from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
-from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from tests.server.support.databases import new_database
 from tests.server.support.fault_proxy import answer_with, hold
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, living_at

@@ -9,7 +9,7 @@ from sandbox_server.domain.errors import BackendUnavailable, ToolsRefused
 from sandbox_server.domain.requests import ForkRequest
 from sandbox_server.domain.state import State
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
-from sandbox_server.sandboxes.services.sealed import seal_envs
+from sandbox_server.sandboxes.services.encrypted_columns import seal_envs
 from sandbox_server.sandboxes.services.settings import settings_of
 from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
 from tests.engine.polling import until

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from sandbox_engine.images.adaptation.addition import Addition
+from sandbox_engine.images.adaptation.added_layer import Addition
 from sandbox_engine.images.certificates import TRUST_STORE, Certificate
 from sandbox_engine.rootfs.root import Root
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox_server.supervisor.engine import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
-from sandbox_server.supervisor.link import GuardLink
+from sandbox_server.supervisor.guard_channel import GuardLink
 
 COMMAND = "guard-engine"
 

@@ -12,8 +12,8 @@ from sandbox_server.domain.deadlines import (
     start,
 )
 from sandbox_server.domain.due import Due, Why, next_due
+from sandbox_server.domain.explanations import clock, explain, explain_change, spoken
 from sandbox_server.domain.state import OnTimeout, State, Target
-from sandbox_server.domain.wording import clock, explain, explain_change, spoken
 
 from .lives import DAY, HOUR, MINUTE, NOON, SECOND, paused, running, starting, wanted
 

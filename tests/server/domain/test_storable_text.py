@@ -1,5 +1,5 @@
 from sandbox_server.domain.errors import BackendRefused
-from sandbox_server.domain.errors.texts import storable
+from sandbox_server.domain.errors.storable_text import storable
 
 
 def test_what_no_text_can_hold_is_left_out():

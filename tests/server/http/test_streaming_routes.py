@@ -2,7 +2,7 @@ import pytest
 from fastapi import APIRouter, Request
 
 from sandbox_server.http.deps import Operator
-from sandbox_server.http.streamed import is_streamed
+from sandbox_server.http.streaming_routes import is_streamed
 from sandbox_server.settings import Settings
 
 MEGABYTE = 2**20

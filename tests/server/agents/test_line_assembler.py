@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.agents.lines import LONGEST_LINE, Gap, Line, LineAssembler, lines_of
+from sandbox_server.agents.line_assembler import LONGEST_LINE, Gap, Line, LineAssembler, lines_of
 from sandbox_server.agents.source import to_item
 from sandbox_server.log.records import Record, RecordType
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_server.db.embedded import ACCOUNT
-from sandbox_server.supervisor.living import Identity, LivingProcess
+from sandbox_server.supervisor.process_handle import Identity, LivingProcess
 from tests.server.support.server_process import server_process
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")

@@ -13,9 +13,9 @@ from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.first_start import ADMIN_KEY_FILE
-from sandbox_server.supervisor.interruption import Interrupted
-from sandbox_server.supervisor.link import GuardLink
-from sandbox_server.supervisor.listening import url_of
+from sandbox_server.supervisor.guard_channel import GuardLink
+from sandbox_server.supervisor.listeners import url_of
+from sandbox_server.supervisor.signals import Interrupted
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.wiring import open_server
 

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.listeners import listen
 
 
 async def test_small_writes_are_not_held_back():

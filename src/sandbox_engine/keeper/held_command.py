@@ -2,7 +2,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from sandbox_engine.keeper.link import Message
+from sandbox_engine.keeper.message_socket import Message
 
 
 class Held:

@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_server.supervisor.engine import LocalEngine
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.living import LivingProcess
-from sandbox_server.supervisor.raising import COMMAND, raised_guard
+from sandbox_server.supervisor.process_handle import LivingProcess
+from sandbox_server.supervisor.sudo_guard import COMMAND, raised_guard
 from tests.engine import leftovers
 from tests.engine.engine_process import IMAGES
 from tests.engine.polling import until

@@ -5,7 +5,7 @@ import pytest
 
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.templates import Definition, Step, StepKind
-from sandbox_server.providers.e2b.recipe import build_request
+from sandbox_server.providers.e2b.build_request import build_request
 from sandbox_server.providers.e2b.uploads import archive_of
 from sandbox_server.providers.protocol.build_context import BuildContext, ContextFile
 

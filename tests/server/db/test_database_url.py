@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_server.db.address import MALFORMED, UnusablePostgres, place_of
+from sandbox_server.db.database_url import MALFORMED, UnusablePostgres, place_of
 
 
 @pytest.mark.parametrize(
