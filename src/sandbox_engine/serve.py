@@ -15,7 +15,7 @@ from sandbox_engine.provisional_start import ProvisionalStart
 from sandbox_engine.sandboxes.infrastructure import Infrastructure, sole_owner
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.settings import Settings
-from sandbox_engine.wiring import assemble, report
+from sandbox_engine.wiring import assemble, git_door, report
 
 log = get_logger(__name__)
 
@@ -49,6 +49,10 @@ async def _serve(settings: Settings, start: ProvisionalStart) -> None:
                 log.warning("the host's firewall blocks sandboxes", conflict=conflict)
             services = await assemble(settings, infrastructure, port=port, running=stack)
             stack.push_async_callback(_discard_unconfirmed, services, start)
+            door = git_door(settings, services)
+            await stack.enter_async_context(
+                server.serving_sandboxes(door, infrastructure.network.git_listener)
+            )
             await server.serve(
                 App(build_api(services), services),
                 listeners,

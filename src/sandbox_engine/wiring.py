@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine.control.services import Services
+from sandbox_engine.git.door import GitDoor
+from sandbox_engine.git.server_address import ServerAddressSource
 from sandbox_engine.images.bases.bases import BaseImages
 from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.recipe import BaseRecipe
@@ -91,6 +93,12 @@ async def assemble(
         api_key=api_key,
         domain=settings.domain or f"localhost:{port}",
     )
+
+
+def git_door(settings: Settings, services: Services) -> GitDoor:
+    """Build the way from sandboxes to the server's git endpoint."""
+    servers = ServerAddressSource(settings.git_server, settings.git_server_file)
+    return GitDoor(services.sandboxes, servers, api_key=services.api_key)
 
 
 def _run_in_background(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:

@@ -4,11 +4,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sandbox_engine.container.oci_config import HOSTNAME, INIT_PATH
+from sandbox_engine.network.naming import GIT_HOST
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.system.syscalls import MS_NODEV, mount
 
-_HOSTS = f"127.0.0.1\tlocalhost {HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+_HOSTS = f"127.0.0.1\tlocalhost {HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n{{gateway}}\t{GIT_HOST}\n"
 
 
 def mount_overlay(
@@ -38,12 +39,12 @@ def _open(layer: Path) -> int:
     return os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def write_engine_layer(layer: Path, *, nameserver: str) -> None:
+def write_engine_layer(layer: Path, *, gateway: str) -> None:
     """Create the topmost image layer with the engine's own files."""
     files = {
-        "etc/hosts": _HOSTS,
+        "etc/hosts": _HOSTS.format(gateway=gateway),
         "etc/hostname": f"{HOSTNAME}\n",
-        "etc/resolv.conf": f"nameserver {nameserver}\n",
+        "etc/resolv.conf": f"nameserver {gateway}\n",
         INIT_PATH.lstrip("/"): "",
     }
     layer.mkdir(exist_ok=True, mode=0o755)

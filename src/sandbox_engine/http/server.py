@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -20,6 +20,8 @@ from sandbox_http.protocol import HttpProtocol, always
 
 _BACKLOG = 2048
 _TIME_TO_FINISH = timedelta(seconds=5)
+
+_CONNECTIONS_PER_SANDBOX = 64
 
 # Longer than clients keep idle connections (the SDK: 300 s), so that the client closes first.
 _KEEP_ALIVE = timedelta(seconds=620)
@@ -41,10 +43,41 @@ async def serve(
 
     `on_stopping` ends streams that would not end by themselves.
     """
-    config = uvicorn.Config(
+    config = _config(app, _EngineHttp, tls_cert=tls_cert, tls_key=tls_key)
+    config.load()
+    server = _Server(config, on_started=on_started, on_stopping=on_stopping)
+    serving = asyncio.create_task(server.serve(sockets=listeners))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await serving
+        raise
+
+
+@contextlib.asynccontextmanager
+async def serving_sandboxes(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve what sandboxes connect to until the block ends, beside the engine's own port."""
+    server = _SideServer(_config(app, _SandboxFacingHttp))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def _config(
+    app: ASGIApp,
+    protocol: type[HttpProtocol],
+    *,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         interface="asgi3",
-        http=_EngineHttp,
+        http=protocol,
         ws="none",  # an upgrade is an HTTP request whose connection becomes a tunnel
         log_config=None,
         access_log=False,
@@ -57,15 +90,6 @@ async def serve(
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
     )
-    config.load()
-    server = _Server(config, on_started=on_started, on_stopping=on_stopping)
-    serving = asyncio.create_task(server.serve(sockets=listeners))
-    try:
-        await asyncio.shield(serving)
-    except asyncio.CancelledError:
-        server.should_exit = True
-        await serving
-        raise
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -116,8 +140,28 @@ class _EngineHttp(HttpProtocol):
         )
 
 
+class _SandboxFacingHttp(_EngineHttp):
+    """Limits the connections of each peer, so that no sandbox can take them all."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        others = (getattr(one, "client", None) for one in self.connections)
+        if sum(_host(one) == _host(self.client) for one in others) > _CONNECTIONS_PER_SANDBOX:
+            transport.abort()
+
+
+def _host(client: tuple[str, int] | None) -> str:
+    return "" if client is None else client[0]
+
+
 def _render_refusal(status: HTTPStatus, message: str) -> tuple[str, bytes]:
     return "application/json", json.dumps({"code": status, "message": message}).encode()
+
+
+class _SideServer(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are for the server of the engine's own port
 
 
 class _Server(uvicorn.Server):

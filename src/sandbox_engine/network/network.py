@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -29,6 +30,7 @@ __all__ = ["Link", "Network"]
 log = get_logger(__name__)
 
 _RETRY_SECONDS = 1.0
+_BACKLOG = 128
 
 
 class Network:
@@ -70,6 +72,7 @@ class Network:
         self._connected: set[IPv4Network] = set()
         self._mtu = 0
         self._dns_ports = (0, 0)
+        self._git_listener: socket.socket
         self._opened = AsyncExitStack()
         self._opened.callback(subnet.release)
         self._opened.callback(self._link_setup.close)
@@ -111,6 +114,11 @@ class Network:
     def dns_address(self) -> str:
         """Address of the sandboxes' DNS server."""
         return str(self._subnet.gateway)
+
+    @property
+    def git_listener(self) -> socket.socket:
+        """Socket to which the firewall leads what sandboxes send to port 80 of that address."""
+        return self._git_listener
 
     async def acquire(self, policy: Policy = OPEN) -> Link:
         """Return a link that is ready for use."""
@@ -188,6 +196,8 @@ class Network:
         host_network.add_address(self._subnet.gateway)
         forwarder = Forwarder(resolvers, self._firewall)
         self._dns_ports = await forwarder.listen(self.dns_address)
+        self._git_listener = socket.create_server((self.dns_address, 0), backlog=_BACKLOG)
+        self._opened.callback(self._git_listener.close)
         self._opened.push_async_callback(forwarder.close)
         await self._firewall.recall()
         await self._repair_firewall(anew=True)
@@ -227,7 +237,11 @@ class Network:
         connected = host_network.own_networks()
         self._mtu = host_network.mtu()
         if anew or not self._firewall.is_installed():
-            await self._firewall.install(dns_ports=self._dns_ports, connected=connected)
+            await self._firewall.install(
+                dns_ports=self._dns_ports,
+                git_port=self._git_listener.getsockname()[1],
+                connected=connected,
+            )
         elif connected != self._connected:
             await self._firewall.deny(connected)
         self._connected = connected

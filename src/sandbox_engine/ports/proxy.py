@@ -1,8 +1,6 @@
-import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from sandbox_engine.http.error_pages import (
     port_closed,
@@ -11,9 +9,9 @@ from sandbox_engine.http.error_pages import (
     unsupported,
 )
 from sandbox_engine.ports.connection_pool import ConnectionPool, Dial, ProxyClosed
+from sandbox_engine.ports.exchange import Client, ClientGone, exchange
 from sandbox_engine.ports.headers import read_request
-from sandbox_http.messages import RequestHead, ResponseHead, UnsupportedRequest
-from sandbox_http.tunnel import EXTENSION, ClientConnection, tunnel
+from sandbox_http.messages import RequestHead, UnsupportedRequest
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 
@@ -42,13 +40,13 @@ class PortProxy:
         The application sees the client's Host header, unless `host` is given; if the request was
         `forwarded` by a proxy, the host by which the proxy was called.
         """
-        client = _Client(scope, receive, send)
+        client = Client(scope, receive, send)
         try:
             request = read_request(
                 scope, port=port, host=host, secrets=self._secrets, forwarded=forwarded
             )
             await self._forward(client, request, port)
-        except _ClientGone:
+        except ClientGone:
             pass
         except UnsupportedRequest as error:
             await client.answer(unsupported(str(error)))
@@ -63,7 +61,7 @@ class PortProxy:
         """Close all connections into the sandbox; later requests open new ones."""
         await self._pool.close()
 
-    async def _forward(self, client: "_Client", request: RequestHead, port: int) -> None:
+    async def _forward(self, client: Client, request: RequestHead, port: int) -> None:
         # The application may be about to close an idle connection, so only requests that can be
         # repeated reuse one.
         idle = self._pool.take_idle(port) if request.is_repeatable else None
@@ -76,69 +74,8 @@ class PortProxy:
                 return
         await self._exchange(client, request, await self._pool.connect(port))
 
-    async def _exchange(self, client: "_Client", request: RequestHead, upstream: Upstream) -> None:
-        """Send a request and the response; raises only before the client has seen any of it."""
-        upstream.start(request)
-        upload = asyncio.create_task(_upload(client, upstream, chunked=request.is_chunked))
+    async def _exchange(self, client: Client, request: RequestHead, upstream: Upstream) -> None:
         try:
-            response = await upstream.response()
-            if response.is_switch:
-                upload.cancel()
-                head = response.switch(response.forwarded_headers)
-                await tunnel(client.connection, upstream, head=head)
-            else:
-                await _download(client, upstream, response)
+            await exchange(client, request, upstream)
         finally:
-            upload.cancel()
             self._pool.release(upstream)
-
-
-class _ClientGone(Exception):
-    """The client has disconnected."""
-
-
-@dataclass(frozen=True)
-class _Client:
-    scope: Scope
-    receive: Receive
-    send: Send
-
-    @property
-    def connection(self) -> ClientConnection:
-        connection: ClientConnection = self.scope["extensions"][EXTENSION]["connection"]
-        return connection
-
-    async def answer(self, page: ASGIApp) -> None:
-        await page(self.scope, self.receive, self.send)
-
-
-async def _upload(client: _Client, upstream: Upstream, *, chunked: bool) -> None:
-    """Forward the request body, then watch for a disconnect."""
-    while True:
-        message = await client.receive()
-        if message["type"] == "http.disconnect":
-            upstream.abort(_ClientGone())
-            return
-        body = message.get("body", b"")
-        if body:
-            await upstream.write(*((b"%x\r\n" % len(body), body, b"\r\n") if chunked else (body,)))
-        if not message.get("more_body", False):
-            if chunked:
-                await upstream.write(b"0\r\n\r\n")
-            upstream.request_sent = True
-
-
-async def _download(client: _Client, upstream: Upstream, response: ResponseHead) -> None:
-    headers = response.forwarded_headers
-    await client.send(
-        {"type": "http.response.start", "status": response.status, "headers": headers}
-    )
-    last = False
-    try:
-        while not last:
-            body, last = await upstream.body()
-            await client.send({"type": "http.response.body", "body": body, "more_body": not last})
-    except _ClientGone:
-        pass
-    except (UpstreamLost, UpstreamInvalid, ProxyClosed):
-        client.connection.cut()

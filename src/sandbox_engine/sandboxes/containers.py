@@ -70,7 +70,7 @@ class Containers:
 
     async def prepare(self) -> None:
         """Create what all sandboxes share."""
-        await self._root_filesystems.prepare(nameserver=self._network.dns_address)
+        await self._root_filesystems.prepare(gateway=self._network.dns_address)
 
     async def start(self, record: SandboxRecord) -> Sandbox:
         """Start the sandbox's container from its image and its disk, if it has one."""

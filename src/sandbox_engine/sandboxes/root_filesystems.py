@@ -36,12 +36,12 @@ class RootFilesystems:
         self._usual_disk_mb = settings.disk_mb
         self._directory = settings.instance_run_dir / "roots"
 
-    async def prepare(self, *, nameserver: str) -> None:
+    async def prepare(self, *, gateway: str) -> None:
         """Create what all roots share."""
         # The runtime accesses a root as the sandbox's root user, hence by group.
         self._directory.mkdir(exist_ok=True, mode=0o710)
         os.chown(self._directory, 0, UID_BASE)
-        write_engine_layer(self._engine_layer, nameserver=nameserver)
+        write_engine_layer(self._engine_layer, gateway=gateway)
         await self._disk_template(self._usual_disk_mb)
 
     def path(self, sandbox_id: str) -> Path:

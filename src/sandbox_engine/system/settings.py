@@ -164,6 +164,15 @@ class Settings(BaseSettings):
         (), description="Private address ranges that sandboxes may reach; separated by commas."
     )
 
+    git_server: str | None = Field(
+        None,
+        pattern=r"^https?://[^/]+$",
+        description=(
+            "URL of the sandbox-server whose `/git` sandboxes reach as `http://git.sandbox`. "
+            "Default: the server that started this engine."
+        ),
+    )
+
     @property
     def resources(self) -> Resources:
         """Resource limits of a sandbox."""
@@ -178,6 +187,11 @@ class Settings(BaseSettings):
     def images(self) -> Path:
         """Directory of images."""
         return self.images_dir or self.state_dir / "images"
+
+    @property
+    def git_server_file(self) -> Path:
+        """Where a server that starts this engine writes its URL."""
+        return self.state_dir / "git-server"
 
     @property
     def upload_lifetime(self) -> timedelta:

@@ -79,7 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_templates(commands)
     guard = commands.add_parser(sudo_guard.COMMAND)  # internal, used by `serve`; hidden from help
     guard.add_argument("--directory", type=Path, required=True)
-    guard.set_defaults(command=lambda _, given: sudo_guard.guard(given["directory"]))
+    guard.add_argument("--server-url", required=True)
+    guard.set_defaults(
+        command=lambda _, given: sudo_guard.guard(
+            given["directory"], server_url=given["server_url"]
+        )
+    )
     return parser
 
 

@@ -22,6 +22,7 @@ from sandbox_server.supervisor.state_directory import write_private
 
 HOST = "127.0.0.1"
 NOTE = "engine.json"
+GIT_SERVER = "git-server"
 UNUSABLE = 78  # the engine's status for unmet requirements (EX_CONFIG)
 
 _PORTS = range(3400, 3500)  # below the ephemeral ports
@@ -141,6 +142,10 @@ class LocalEngine:
             _await_undo(self._process)
             self.bury()
         self._unconfirmed.unlink(missing_ok=True)
+
+    def name_server(self, url: str) -> None:
+        """Tell the engine where the server listens whose git endpoint its sandboxes reach."""
+        write_private(self._directory / GIT_SERVER, url)
 
     def start_again(self) -> None:
         """Restart it at the same address, which its users know."""

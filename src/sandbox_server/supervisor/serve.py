@@ -33,7 +33,7 @@ from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
 from sandbox_server.supervisor.first_start import get_ready, prepare_database
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
 from sandbox_server.supervisor.guard_channel import GuardLink, make_link
-from sandbox_server.supervisor.listeners import listen
+from sandbox_server.supervisor.listeners import listen, url_of
 from sandbox_server.supervisor.privileges import fork_as, try_programs
 from sandbox_server.supervisor.providers import (
     configured_backends,
@@ -55,6 +55,10 @@ class _Start:
     settings: Settings
     listeners: list[socket.socket]
     bundled: BundledTemplates
+
+    @property
+    def url(self) -> str:
+        return url_of(self.settings.host, self.listeners)
 
 
 def serve(settings: Settings) -> int:
@@ -79,7 +83,7 @@ def _serve_as_user(start: _Start) -> int:
     require_sudo()
     with (
         _database(settings) as prepared,
-        raised_guard(engine_directory(settings)) as (address, link),
+        raised_guard(engine_directory(settings), server_url=start.url) as (address, link),
     ):
         return _serve(_work(start, prepared, engine=address), link)
 
@@ -89,7 +93,7 @@ def _serve_as_account(start: _Start) -> int:
     if (refused := try_programs(account)) != 0:
         return refused
     settings = start.settings
-    with _database(settings) as prepared, _engine(settings) as engine:
+    with _database(settings) as prepared, _engine(start) as engine:
         address = None if engine is None else engine.address
         work = _work(start, prepared, engine=address)
         guards, servers = make_link()
@@ -159,11 +163,12 @@ def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = N
 
 
 @contextmanager
-def _engine(settings: Settings) -> Iterator[LocalEngine | None]:
-    if not needs_engine(settings):
+def _engine(start: _Start) -> Iterator[LocalEngine | None]:
+    if not needs_engine(start.settings):
         yield None
         return
-    with engine_of(engine_directory(settings)) as engine:
+    with engine_of(engine_directory(start.settings)) as engine:
+        engine.name_server(start.url)
         engine.wait_until_ready()
         yield engine
 

@@ -29,10 +29,13 @@ def require_sudo() -> None:
 
 
 @contextmanager
-def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
+def raised_guard(directory: Path, *, server_url: str) -> Iterator[tuple[EngineAddress, GuardLink]]:
     """Start the guard with sudo; it detects the end of the block, however it ends."""
     require_sudo()
-    command = [sys.executable, "-m", "sandbox_server", COMMAND, "--directory", str(directory)]
+    command = [
+        *(sys.executable, "-m", "sandbox_server", COMMAND),
+        *("--directory", str(directory), "--server-url", server_url),
+    ]
     with subprocess.Popen(  # noqa: S603
         ["sudo", f"--preserve-env={_PASSED_ON}", *command],  # noqa: S607
         stdin=subprocess.PIPE,
@@ -49,13 +52,14 @@ def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
             guard.wait(_ENDS_WITHIN_S)
 
 
-def guard(directory: Path) -> int:
+def guard(directory: Path, *, server_url: str) -> int:
     """Run as the guard on stdin and stdout; Ctrl-C at the terminal is for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which sandboxes would inherit
     link = GuardLink(orders=sys.stdin, answers=sys.stdout)
     try:
         with engine_of(directory) as engine:
+            engine.name_server(server_url)
             engine.wait_until_ready(starter=sys.stdin)
             address = engine.address
             link.answer(json.dumps({"port": address.port, "api_key": address.api_key}))

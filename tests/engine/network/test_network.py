@@ -105,7 +105,7 @@ async def test_network__nothing_outside_reaches_a_sandbox(network, beyond):
 async def test_network__everything_is_refused_without_internet(network, beyond):
     link = await network.acquire(CLOSED)
     async with server(beyond.netns, beyond.internet) as port:
-        for address, wanted in ((beyond.internet, port), (network.dns_address, 80)):
+        for address, wanted in ((beyond.internet, port), (network.dns_address, 81)):
             with pytest.raises(ConnectionRefusedError):
                 await call(link.netns, address, wanted)
 

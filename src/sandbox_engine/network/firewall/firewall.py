@@ -40,10 +40,12 @@ class Firewall:
         self._left_open = egress.restore_opened(await self._table.listing())
 
     async def install(
-        self, *, dns_ports: tuple[int, int], connected: Collection[IPv4Network]
+        self, *, dns_ports: tuple[int, int], git_port: int, connected: Collection[IPv4Network]
     ) -> None:
         """Create or recreate the table, with its links and their policies."""
-        self._rules = partial(self._rules, dns_ports=dns_ports, connected=connected)
+        self._rules = partial(
+            self._rules, dns_ports=dns_ports, git_port=git_port, connected=connected
+        )
         async with self._changing:
             await self._rebuild()
 

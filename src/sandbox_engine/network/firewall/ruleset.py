@@ -1,8 +1,8 @@
 """What sandboxes may reach, as one nftables table per engine: a pure function.
 
     from a sandbox   prerouting    its own address on its own link, or dropped
-                       online      our DNS; nothing denied; anything else
-                       offline     our DNS, which answers that it refuses to
+                       online      our DNS and git door; nothing denied; anything else
+                       offline     the git door; our DNS, which answers that it refuses to
                        judge       of new connections, what the sandbox's own policy leaves
                      forward       so many connections at once and no more
                      postrouting   leaves with the host's address
@@ -11,8 +11,8 @@
 Prerouting comes before connection tracking and address translation: no redirection on the host
 opens what is denied, and what is denied costs next to nothing. What is no element of `links` gets
 nowhere. A sandbox's own policy (see egress) is asked where a connection begins, after that.
-DNS answers on ports of its own, for another server may have taken port 53 of all of the
-host's addresses; both ways the port is rewritten.
+DNS and the git door (see sandbox_engine.git) answer on ports of their own, for another server may
+have taken ports 53 and 80 of all of the host's addresses; both ways the port is rewritten.
 """
 
 from collections.abc import Collection
@@ -58,12 +58,16 @@ table inet $table {
         meta l4proto { tcp, udp } th dport 53 drop
         goto refuse
     }
+    chain engine {
+        tcp dport 80 tcp dport set $git_port notrack accept
+        goto resolver
+    }
     chain offline {
-        ip daddr $gateway goto resolver
+        ip daddr $gateway goto engine
         goto refuse
     }
     chain online {
-        ip daddr $gateway goto resolver
+        ip daddr $gateway goto engine
         ip daddr @allowed accept
         ip daddr @denied goto refuse
         ip daddr @connected goto refuse
@@ -89,6 +93,7 @@ table inet $table {
         type filter hook output priority raw; policy accept;
         ip saddr $gateway udp sport $udp_port udp sport set 53 notrack
         ip saddr $gateway tcp sport $tcp_port tcp sport set 53 notrack
+        ip saddr $gateway tcp sport $git_port tcp sport set 80 notrack
     }
     chain forward {
         type filter hook forward priority filter; policy accept;
@@ -116,6 +121,7 @@ def ruleset(
     subnet: IPv4Network,
     gateway: IPv4Address,
     dns_ports: tuple[int, int],
+    git_port: int,
     allowed: Collection[IPv4Network],
     connected: Collection[IPv4Network],
 ) -> str:
@@ -128,6 +134,7 @@ def ruleset(
         gateway=gateway,
         udp_port=udp_port,
         tcp_port=tcp_port,
+        git_port=git_port,
         most=_CONNECTIONS,
         query_rate=_QUERY_RATE,
     )

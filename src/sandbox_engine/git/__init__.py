@@ -1,0 +1,1 @@
+"""The way from sandboxes to the git endpoint of the server; see docs/decisions/git-endpoint.md."""
