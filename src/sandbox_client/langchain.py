@@ -44,7 +44,9 @@ def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
         async_functions.write_file,
         async_functions.list_files,
     ]
-    return [StructuredTool.from_function(coroutine=one, **_HANDLED) for one in coroutines]
+    return [
+        StructuredTool.from_function(coroutine=coroutine, **_HANDLED) for coroutine in coroutines
+    ]
 
 
 def mcp_tools(sandbox: Sandbox) -> list[BaseTool]:

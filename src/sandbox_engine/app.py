@@ -115,9 +115,14 @@ def find_signer(records: Iterable[SandboxRecord], scope: Scope) -> SandboxRecord
     The SDK's signed URLs name no sandbox when all sandboxes share one address.
     """
     request = signed_request(scope)
-    given = request.signature or ""
+    signature = request.signature or ""
     with suppress(InvalidExpiration):
         return next(
-            (one for one in records if is_token(sign(request, one.access_token), given)), None
+            (
+                record
+                for record in records
+                if is_token(sign(request, record.access_token), signature)
+            ),
+            None,
         )
     return None

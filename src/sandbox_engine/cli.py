@@ -23,11 +23,11 @@ _UNUSABLE = 78  # EX_CONFIG
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the `sandbox-engine` command."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments))
-    command, log_level = given.pop("command"), given.pop("log_level")
-    provisional: bool = given.pop("provisional", False)
+    options = vars(parser.parse_args(arguments))
+    command, log_level = options.pop("command"), options.pop("log_level")
+    provisional: bool = options.pop("provisional", False)
     try:
-        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+        settings = Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         parser.error(_explain(error))
     configure_logging(log_level)
@@ -68,7 +68,7 @@ def _explain(error: ValidationError) -> str:
     def name(location: tuple[Any, ...]) -> str:
         return "--" + str(location[0]).replace("_", "-") if location else "settings"
 
-    return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())
+    return "; ".join(f"{name(problem['loc'])}: {problem['msg']}" for problem in error.errors())
 
 
 def _run(settings: Settings, work: str, **options: bool) -> int:
@@ -91,7 +91,7 @@ def _run(settings: Settings, work: str, **options: bool) -> int:
 def _doctor(settings: Settings) -> int:
     findings = [*examine(settings), *examine_keeper(settings)]
     _report(findings)
-    lacking = [one for one in findings if one.required and not one.good]
+    lacking = [finding for finding in findings if finding.required and not finding.good]
     _print(
         "\nThis machine meets all requirements."
         if not lacking

@@ -107,7 +107,7 @@ def examine_keeper(settings: Settings) -> Iterator[Finding]:
 
 def missing(settings: Settings) -> list[Finding]:
     """List the requirements that are not met."""
-    return [one for one in examine(settings) if one.required and not one.good]
+    return [finding for finding in examine(settings) if finding.required and not finding.good]
 
 
 def _root() -> Finding:
@@ -245,7 +245,7 @@ def _memory_room(settings: Settings) -> Finding:
 
 def _disk_room(settings: Settings) -> Finding:
     directory = settings.state_dir
-    there = next(one for one in (directory, *directory.parents) if one.exists())
+    there = next(path for path in (directory, *directory.parents) if path.exists())
     free = resources.free_disk(there) // MIB
     return Finding(
         "free disk", free >= settings.min_free_disk_mb, f"{free} MiB for {directory}",

@@ -5,12 +5,12 @@ _CONTROL = 8
 _CLOSE = 8
 _FINAL = 0x80
 
-# Beyond so many in one piece its end is not looked for any more: whoever sends so small ones is told no reason.
+# A piece with more frames is no longer parsed; a client that sends such small frames gets no closing reason.
 _MOST_IN_PIECE = 500
 
 
 class Frames:
-    """Follows which frames of a WebSocket one side sends, of which only the heads are looked at."""
+    """Tracks the frames that one side of a WebSocket sends; only their headers are parsed."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -21,11 +21,11 @@ class Frames:
 
     @property
     def may_end(self) -> bool:
-        """Tell whether a last frame can follow here."""
+        """Whether a close frame can follow here."""
         return not (self._is_lost or self._is_closed or self._left or self._head)
 
     def take(self, data: bytes) -> bool:
-        """Follow on; tells whether any of it is of a message, and not only a ping or the like."""
+        """Parse more bytes; returns whether they contain parts of messages, not only control frames."""
         at = frames = 0
         is_message = self._is_lost
         while at < len(data) and not self._is_lost:
@@ -42,7 +42,7 @@ class Frames:
         return is_message
 
     def _begin(self, piece: bytes) -> int:
-        """Read the head of a frame, if all of it is there; gives how many bytes of the piece are of it."""
+        """Parse the header of a frame if it is complete; returns how many bytes of the piece belong to it."""
         head = self._head + piece
         size = _size_of(head)
         if len(head) < size:
@@ -56,9 +56,9 @@ class Frames:
 
 
 def close_frame(code: int, reason: str) -> bytes:
-    """Write what a server ends a WebSocket with."""
-    said = struct.pack("!H", code) + reason.encode()
-    return bytes((_FINAL | _CLOSE, len(said))) + said
+    """Build the close frame of a server."""
+    payload = struct.pack("!H", code) + reason.encode()
+    return bytes((_FINAL | _CLOSE, len(payload))) + payload
 
 
 def _size_of(head: bytes) -> int:

@@ -38,7 +38,7 @@ def named_by_connection(headers: Iterable[Header]) -> frozenset[bytes]:
 def hop_by_hop_of_request(headers: Iterable[Header]) -> frozenset[bytes]:
     """List the headers of a request that end at a proxy.
 
-    A client must not hide what frames the message behind `Connection: content-length`.
+    `Connection: content-length` is ignored: it would remove the length of the body.
     """
     return HOP_BY_HOP | (named_by_connection(headers) - {b"content-length"})
 
@@ -57,5 +57,5 @@ def has_body(headers: Headers) -> bool:
 
 
 def plain_name(name: bytes) -> bytes:
-    """Give a header's name as CGI-like applications read it, which take `_` and `-` for the same."""
+    """Normalize a header's name as CGI-like applications do, which treat `_` as `-`."""
     return name.lower().replace(b"_", b"-")

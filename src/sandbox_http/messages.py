@@ -39,36 +39,36 @@ class RequestHead:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether sending it twice does no harm."""
+        """Whether it can be repeated safely."""
         return self.method in _REPEATABLE and not self.has_body and self.upgrade is None
 
 
 @dataclass(frozen=True)
 class ResponseHead:
-    """The head of an upstream's answer."""
+    """The head of an upstream's response."""
 
     status: int
     headers: Headers
 
     @property
     def is_switch(self) -> bool:
-        """Whether the connection speaks another protocol from here on."""
+        """Whether the connection switches protocols."""
         return self.status == HTTPStatus.SWITCHING_PROTOCOLS
 
     @property
     def is_interim(self) -> bool:
-        """Whether another answer to the same request follows."""
+        """Whether a final response follows."""
         return self.status in _INTERIM and not self.is_switch
 
     @property
     def has_no_end(self) -> bool:
-        """Whether the answer may last for as long as both sides like."""
+        """Whether the response has no end of its own, as event streams."""
         kind = find_header(self.headers, b"content-type") or b""
         return self.is_switch or kind.lower().startswith(b"text/event-stream")
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be forwarded as it is."""
+        """Whether status and headers are valid and can be forwarded unchanged."""
         return (self.is_switch or self.status in _FINAL) and not any(
             _BAD_NAME.search(name) or _BAD_VALUE.search(value) for name, value in self.headers
         )
@@ -81,7 +81,7 @@ class ResponseHead:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Whether only the end of the connection ends the body."""
+        """Whether the body ends with the connection."""
         return (
             self.status not in _BODILESS
             and self.coding is None
@@ -90,14 +90,14 @@ class ResponseHead:
 
     @property
     def forwarded_headers(self) -> list[Header]:
-        """The headers that concern the message, and so the client."""
+        """The end-to-end headers."""
         dropped = HOP_BY_HOP | named_by_connection(self.headers)
         if self.status in _BODILESS:
             dropped |= {b"content-length"}
         return [header for header in self.headers if header[0].lower() not in dropped]
 
     def switch(self, headers: Iterable[Header]) -> bytes:
-        """Write the head that tells the client of the new protocol."""
+        """Build the head of the 101 response."""
         upgrade = find_header(self.headers, b"upgrade") or b""
         lines = [
             b"HTTP/1.1 101 Switching Protocols",

@@ -18,17 +18,17 @@ MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
 
 IsForwarded = Callable[[list[tuple[bytes, bytes]], bytes], bool]
-"""Tells by headers and target of a request whether it goes on to another server."""
+"""Decides by headers and target whether a request is forwarded to another server."""
 
 RenderRefusal = Callable[[HTTPStatus, str], tuple[str, bytes]]
-"""Gives the content type and the body in which a request is refused that no application sees."""
+"""Returns content type and body of the answer to a request that is refused before the application."""
 
 _MOST_EARLY = 64 * 1024
 _TIME_FOR_HEAD = timedelta(seconds=30)
 _TIME_TO_READ_REFUSAL = timedelta(seconds=5)
 _LITTLE = 64 * 1024
-# A read of 256 KiB is parsed at once if it holds no more than so many pieces. What is surely one piece is parsed as one:
-# uvicorn puts pieces together by copying all of them for each.
+# A read of 256 KiB is parsed at once unless it contains more pieces. A body of known length is parsed as one piece:
+# uvicorn copies the whole body for each piece.
 _PART = 4 * 1024
 _MANY = 100
 
@@ -38,7 +38,7 @@ class _HeadTooLarge(Exception):
 
 
 class _Flow(FlowControl):
-    """Lets nothing more be read while a part of what was read has to wait."""
+    """Keeps reading paused while received bytes are not parsed yet."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -71,12 +71,12 @@ def never(_headers: list[tuple[bytes, bytes]], _target: bytes) -> bool:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with bounds on what a client can make it hold, and for how long.
+    """uvicorn's HTTP/1.1 with limits on buffered bytes and on time.
 
-    The parser keeps a whole head in memory before anyone has shown a key: its size, its headers and its time are
-    bounded. Of many small requests or chunks, a few are parsed in one turn of the loop, and no request before the
-    one that waits is answered. The scope's extensions lend the connection to the application, so that a request that
-    `is_forwarded` can become a tunnel and an answer can end visibly broken.
+    The parser buffers a whole head before authentication, so its size, its number of headers and its time are limited.
+    Many small requests or chunks are parsed over several iterations of the event loop, and pipelined requests one after
+    the other. The scope's extensions give the application access to the connection: a forwarded request can become a
+    tunnel, and a response can be cut off.
     """
 
     alpn_protocols = ("http/1.1",)
@@ -99,24 +99,24 @@ class HttpProtocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_size = 0
-        self._undelivered = 0  # received since the parser last made something of it
+        self._undelivered = 0  # bytes fed to the parser since its last callback
         self._early: bytearray | None = None
         self._unparsed = bytearray()
         self._parsing: asyncio.Handle | None = None
         self._pieces = 0
-        self._expected = 0  # of a body that is one piece, however much of it is parsed at once
+        self._expected = 0  # remaining bytes of a body of known length
 
     def is_closing(self) -> bool:
-        """Tell whether the client is gone or about to be."""
+        """Return whether the connection is closed or closing."""
         return self.transport.is_closing()
 
     def cut(self) -> None:
-        """End the connection in the middle of an answer, which so cannot pass for whole."""
+        """Close the connection in the middle of a response, so that the client sees the response as incomplete."""
         self._end_running()
         self.transport.close()
 
     def abort(self) -> None:
-        """Break the connection at once, whatever is still to be sent."""
+        """Close the connection at once; unsent data is lost."""
         self.transport.abort()
 
     def keep_little_unsent(self) -> None:
@@ -127,7 +127,7 @@ class HttpProtocol(HttpToolsProtocol):
             connected.setsockopt(socket.IPPROTO_TCP, option, _LITTLE)
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
-        """Hand the connection to another protocol; returns what was received and not yet used."""
+        """Hand the connection to another protocol; returns bytes that were received but not parsed."""
         assert self._running is not None
         self._running.response_started = self._running.response_complete = True
         self.connections.discard(self)
@@ -173,7 +173,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pieces += 1
         self._count_head(name, value)
-        if self._head_timer is not None:  # a trailer must not pass for a header
+        if self._head_timer is not None:  # ignore trailers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -183,7 +183,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._forwarded = self._is_forwarded(self.headers, self.url)
         super().on_headers_complete()
         if self.parser.should_upgrade() and not self._should_upgrade():
-            self.cycle.keep_alive = False  # the parser is of no use for a next request
+            self.cycle.keep_alive = False  # the parser cannot parse another request
 
     def on_chunk_header(self) -> None:
         self._undelivered = 0
@@ -207,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         return not self._forwarded and super()._should_upgrade()
 
     def _parse_on(self) -> None:
-        """Parse what was received, in one turn of the loop no more than others can wait for."""
+        """Parse received bytes, a limited number of pieces per iteration of the event loop."""
         self._parsing = None
         self._pieces = 0
         while self._unparsed and self._pieces < _MANY and not self.pipeline:
@@ -255,7 +255,7 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _end_running(self) -> None:
-        # uvicorn tells only the request that was received last, which may wait behind the one that runs.
+        # uvicorn notifies only the request received last, which may be queued behind the running one.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -301,7 +301,7 @@ class HttpProtocol(HttpToolsProtocol):
             b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
             % (status, status.phrase.encode(), content_type.encode(), len(body), body)
         )
-        # A client in the middle of sending reads the answer only if the connection stays open and takes what it sends.
+        # A client that is still sending reads the response only if the connection stays open and accepts its data.
         self.flow.release()
         self.flow.resume_reading()
         if self.transport.can_write_eof():
@@ -309,7 +309,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.loop.call_later(_TIME_TO_READ_REFUSAL.total_seconds(), self.transport.close)
 
     def _may_answer(self) -> bool:
-        """Tell whether an answer would be read as that to the request that is being received."""
+        """Return whether the client would match an answer to the request that is being received."""
         running = self._running
         if running is None or running.response_complete:
             return True
@@ -318,7 +318,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _length_of_body(headers: list[tuple[bytes, bytes]]) -> int:
-    """Tell how much of a body follows that is in no chunks."""
-    said = dict(headers)
-    length = said.get(b"content-length", b"")
-    return int(length) if length.isdigit() and b"transfer-encoding" not in said else 0
+    """Return the length of a body without chunked coding; 0 if unknown."""
+    by_name = dict(headers)
+    length = by_name.get(b"content-length", b"")
+    return int(length) if length.isdigit() and b"transfer-encoding" not in by_name else 0

@@ -4,13 +4,13 @@ from typing import Protocol, cast
 
 from sandbox_http.frames import Frames
 
-# The ASGI extension whose `connection` is the ClientConnection that our HTTP server lends.
+# ASGI extension of our HTTP server; its `connection` is the ClientConnection of the request.
 EXTENSION = "sandbox_http.client"
 
-# The key in a scope for the status with which its connection switched protocols, of which ASGI knows nothing.
+# Scope key for the status of a protocol switch, which ASGI does not report.
 SWITCHED = "sandbox_http.switched"
 
-# Makes the last bytes for a client.
+# Builds the last bytes for a client: the close frame of a WebSocket.
 Farewell = Callable[[], bytes]
 
 
@@ -19,30 +19,30 @@ def _nothing() -> None:
 
 
 class Connection(Protocol):
-    """A connection that another protocol can be put on."""
+    """A connection that another protocol can take over."""
 
     def is_closing(self) -> bool:
-        """Tell whether it is lost or about to be."""
+        """Return whether it is closed or closing."""
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
-        """Hand the connection over; gives what was received and not used yet."""
+        """Hand the connection to another protocol; returns bytes that were received but not parsed."""
 
 
 class ClientConnection(Connection, Protocol):
-    """The connection that a request came on."""
+    """The connection of a request."""
 
     def cut(self) -> None:
-        """End it in the middle of an answer, which so cannot pass for whole."""
+        """Close it in the middle of a response, so that the client sees the response as incomplete."""
 
     def abort(self) -> None:
-        """Break it at once, whatever is still to be sent."""
+        """Close it at once; unsent data is lost."""
 
     def keep_little_unsent(self) -> None:
         """Let the kernel buffer little for a slow client."""
 
 
 class _End(asyncio.Protocol):
-    """One end of a tunnel: what it receives the other one sends, no faster than that can."""
+    """One end of a tunnel: forwards to the other end, with its backpressure."""
 
     def __init__(self, note: Callable[[], None], farewell: Farewell | None) -> None:
         self.other: _End
@@ -88,14 +88,14 @@ async def tunnel(
     note: Callable[[], None] = _nothing,
     farewell: Farewell | None = None,
 ) -> None:
-    """Send `head` to the client, then pass bytes both ways until both ends are gone.
+    """Send `head` to the client, then forward bytes both ways until both ends are closed.
 
-    With a `farewell` they are a WebSocket's: only messages are noted, and a client whose server is gone without a word is
-    told that.
+    With a `farewell` the bytes are a WebSocket's: `note` is called for messages only, and if the server's connection ends
+    without a close frame, the client receives `farewell()`.
     """
     if client.is_closing() or server.is_closing():
         raise ConnectionAbortedError
-    outside = _End(note, None if farewell is None else _no_words)
+    outside = _End(note, None if farewell is None else _no_farewell)
     inside = _End(note, farewell)
     outside.other, inside.other = inside, outside
     from_client = client.take_over(outside)
@@ -111,5 +111,5 @@ async def tunnel(
         inside.transport.abort()
 
 
-def _no_words() -> bytes:
-    return b""  # a server in a sandbox sees that its client is gone
+def _no_farewell() -> bytes:
+    return b""  # a server in a sandbox sees the closed connection

@@ -6,13 +6,13 @@ import httptools
 from sandbox_http.headers import Header
 from sandbox_http.messages import RequestHead, ResponseHead
 
-# How much of a body may wait for a slow client before the server in the sandbox is made to wait.
+# Bytes of a body buffered for a slow client before reading from the server stops.
 _MOST_WAITING = 256 * 1024
 
-# How much may be sent that is no body: heads, and what frames a chunk.
+# Limit for bytes outside bodies: headers and chunk framing.
 _LARGEST_HEAD = 256 * 1024
 
-# A read of 256 KiB is parsed at once if it holds no more than so many pieces: else it takes several turns of the loop.
+# A read of 256 KiB is parsed at once unless it contains more pieces; then over several iterations of the event loop.
 _PART = 4 * 1024
 _MANY = 100
 
@@ -22,7 +22,7 @@ class UpstreamLost(Exception):
 
 
 class UpstreamInvalid(Exception):
-    """The server broke HTTP/1.1; the message says how."""
+    """The server violated HTTP/1.1; the message says how."""
 
 
 class Upstream(asyncio.Protocol):
@@ -51,7 +51,7 @@ class Upstream(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Tell whether another request may follow on this connection."""
+        """Whether another request can be sent on this connection."""
         return (
             self._is_whole
             and not self._body
@@ -63,14 +63,14 @@ class Upstream(asyncio.Protocol):
 
     @property
     def failure(self) -> Exception | None:
-        """Tell why it was cut here, if it was."""
+        """The reason if this side closed it."""
         return self._failure
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
     def start(self, request: RequestHead) -> None:
-        """Send the head of a request, whose body follows by `write`."""
+        """Send the head of a request, its body follows with `write`."""
         self.request_sent = not request.has_body
         self._request = request
         self._parser = httptools.HttpResponseParser(self)
@@ -83,7 +83,7 @@ class Upstream(asyncio.Protocol):
             self._transport.write(request.data)
 
     async def write(self, *data: bytes) -> None:
-        """Send a part of the request's body, as fast as it is taken."""
+        """Send a part of the request's body, with backpressure."""
         if not self._transport.is_closing():
             self._transport.writelines(data)
             await self._writable.wait()
@@ -95,7 +95,7 @@ class Upstream(asyncio.Protocol):
         return self._response
 
     async def body(self) -> tuple[bytes, bool]:
-        """Wait for more of the answer's body, and tell whether that was the last of it."""
+        """Wait for more of the response's body; returns it, and whether it was the last part."""
         while not self._body and not self._is_whole:
             await self._wait_progress()
         body = bytes(self._body)
@@ -104,14 +104,14 @@ class Upstream(asyncio.Protocol):
         return body, self._is_whole
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
-        """Hand the connection to another protocol; gives what it had received already."""
+        """Hand the connection to another protocol; returns bytes that were received but not parsed."""
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         self._transport.resume_reading()
         return self._early
 
     def abort(self, reason: Exception) -> None:
-        """Cut the connection; who waits for an answer is told the reason."""
+        """Close the connection; pending waits fail with the reason."""
         self._fail(reason)
         self._transport.abort()
 
@@ -147,7 +147,7 @@ class Upstream(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pieces += 1
-        if self._response is None:  # what comes later are trailers
+        if self._response is None:  # later ones are trailers
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -161,7 +161,7 @@ class Upstream(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self._is_whole:
-            raise UpstreamInvalid("sent a body that must not be there")
+            raise UpstreamInvalid("sent a body where none is allowed")
         self._pieces += 1
         self._unparsed -= len(body)
         self._body += body
@@ -177,14 +177,14 @@ class Upstream(asyncio.Protocol):
     def _require_forwardable(self, response: ResponseHead) -> None:
         is_upgrade = self._request.upgrade is not None and self._parser.should_upgrade()
         if response.is_switch and not is_upgrade:
-            raise UpstreamInvalid("switched protocols unasked")
+            raise UpstreamInvalid("switched protocols without a request")
         if not response.is_sound:
             raise UpstreamInvalid("answered with an invalid status or header")
         if response.coding not in {None, b"chunked"}:
             raise UpstreamInvalid("used a transfer coding other than chunked")
 
     def _parse_on(self) -> None:
-        """Parse what was received, in one turn of the loop no more than others can wait for."""
+        """Parse received bytes, a limited number of pieces per iteration of the event loop."""
         self._parsing = None
         self._pieces = 0
         while self._received and self._pieces < _MANY and len(self._body) <= _MOST_WAITING:
@@ -197,7 +197,7 @@ class Upstream(asyncio.Protocol):
         self._tell_progress()
 
     def _read_on(self) -> None:
-        """Have more parsed or received, once who reads the body has taken what there is."""
+        """Continue parsing and receiving once the buffered body was read."""
         if self._is_switched or self._transport.is_closing():
             return
         if len(self._body) > _MOST_WAITING or self._received:

@@ -38,7 +38,7 @@ from sandbox_server.http.request_metrics import RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, TenantLimits
 from sandbox_server.openapi import DescribedApi
 from sandbox_server.ports import api as ports
-from sandbox_server.ports.path_proxy import PATH_FORM, PathForm
+from sandbox_server.ports.path_proxy import PROXY_PATH, PathProxy
 from sandbox_server.ports.sandbox_hosts import SandboxHosts
 from sandbox_server.sandboxes import api as sandboxes
 from sandbox_server.snapshots import api as snapshots
@@ -108,9 +108,9 @@ def _routes() -> tuple[BaseRoute, ...]:
 
     `include_router` would wrap each module's routes, check every wrapper for every request, and copy the routes for every app.
     """
-    path_form = Route(PATH_FORM, PathForm(), include_in_schema=False)
+    path_proxy = Route(PROXY_PATH, PathProxy(), include_in_schema=False)
     listed = (route for module in _ROUTES for route in module.router.routes)
-    routes = (*listed, path_form, *mcp.router.routes)
+    routes = (*listed, path_proxy, *mcp.router.routes)
     for route in routes:
         if isinstance(route, APIRoute):
             route.unique_id = route.name

@@ -46,7 +46,7 @@ from sandbox_server.verbs.service import Verbs
 
 @dataclass(frozen=True, kw_only=True)
 class Core:
-    """What the components stand on."""
+    """Objects that all components share."""
 
     settings: Settings
     sessions: Sessions
@@ -105,7 +105,7 @@ class Components:
     verbs: Verbs
 
     def by_type(self) -> Registry:
-        """List the components by the type under which routes ask for them."""
+        """Map each component's type, by which routes depend on it, to the component."""
         components = [getattr(self, field.name) for field in fields(self)]
         return {type(component): component for component in components}
 

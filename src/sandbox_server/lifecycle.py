@@ -44,7 +44,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, kw_only=True)
 class UseCases:
-    """What callers may ask of sandboxes and snapshots."""
+    """The use cases of sandboxes and snapshots."""
 
     access: SandboxAccess
     activity: ActivityTracker

@@ -61,7 +61,7 @@ _WITH_AGENT = replace(SERVER_DEFAULTS, template=AGENT, meanwhile=SERVER_DEFAULTS
 
 @dataclass(frozen=True)
 class Server:
-    """A server at work: what its API calls, and what works beside it."""
+    """A running server: the components of its API, and its background services."""
 
     components: Components
     scheduler: SandboxQueueScheduler
@@ -73,10 +73,9 @@ class Server:
 async def open_server(
     settings: Settings, *, bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
 ) -> AsyncIterator[Server]:
-    """Put together a server on its database and its providers, at work until the block ends.
+    """Build a server on its database and its providers, and run it until the block ends.
 
-    What works in the background and fails ends the block: a server that only looks alive is worse
-    than one that is started again.
+    A failed background task ends the block: a restart is better than a server that only looks alive.
     """
     async with AsyncExitStack() as stack:
         url = settings.database_url
@@ -88,8 +87,8 @@ async def open_server(
             )
         )
         sessions = create_sessions(database)
-        given = settings.encryption_keys
-        keys = [] if given is None else read_keys(given.get_secret_value())
+        configured = settings.encryption_keys
+        keys = [] if configured is None else read_keys(configured.get_secret_value())
         vault = await open_vault(sessions, keys=keys, state_dir=settings.state_dir)
         backends = await _open_backends(settings, sessions)
         stack.push_async_callback(backends.close)
@@ -100,7 +99,7 @@ async def open_server(
         await server.retention_job.ensure()
         if agent is not None:
             await agent.ensure()
-        await stack.enter_async_context(_at_work(server, notifications))
+        await stack.enter_async_context(_background_tasks(server, notifications))
         yield server
 
 
@@ -194,12 +193,12 @@ def _agent_template(
     return AgentTemplate(sessions, bundled.templates[AGENT], first)
 
 
-def _named_in_log(settle: Handler) -> Handler:
-    async def settle_named(job: LeasedJob) -> datetime | None:
+def _named_in_log(handler: Handler) -> Handler:
+    async def handle_named(job: LeasedJob) -> datetime | None:
         with log_context(sandbox_id=job.subject):
-            return await settle(job)
+            return await handler(job)
 
-    return settle_named
+    return handle_named
 
 
 def _retention(settings: Settings) -> RetentionPeriods:
@@ -211,26 +210,30 @@ def _retention(settings: Settings) -> RetentionPeriods:
 
 
 @asynccontextmanager
-async def _at_work(server: Server, notifications: Notifications) -> AsyncIterator[None]:
+async def _background_tasks(server: Server, notifications: Notifications) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        hearing = group.create_task(notifications.run(), name="notifications")
-        working = group.create_task(server.scheduler.run(), name="scheduler")
-        noting = group.create_task(server.components.controller.activity.run(), name="awake")
-        recording = group.create_task(server.components.recordings.run(), name="recordings")
-        streaming = group.create_task(server.components.streams.run(), name="streams")
-        port_proxy = group.create_task(server.components.port_proxy.run(), name="port proxy")
-        attending = group.create_task(server.components.service_logs.run(), name="service logs")
-        watching = group.create_task(watch_event_loop(), name="event loop")
+        notifications_task = group.create_task(notifications.run(), name="notifications")
+        scheduler_task = group.create_task(server.scheduler.run(), name="scheduler")
+        activity_task = group.create_task(
+            server.components.controller.activity.run(), name="activity"
+        )
+        recordings_task = group.create_task(server.components.recordings.run(), name="recordings")
+        streams_task = group.create_task(server.components.streams.run(), name="streams")
+        port_proxy_task = group.create_task(server.components.port_proxy.run(), name="port proxy")
+        service_logs_task = group.create_task(
+            server.components.service_logs.run(), name="service logs"
+        )
+        event_loop_task = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
-        await working
-        attending.cancel()
+        await scheduler_task
+        service_logs_task.cancel()
         await server.components.recordings.close(within=_GRACE)
-        recording.cancel()
-        hearing.cancel()
-        noting.cancel()
-        streaming.cancel()
-        port_proxy.cancel()
+        recordings_task.cancel()
+        notifications_task.cancel()
+        activity_task.cancel()
+        streams_task.cancel()
+        port_proxy_task.cancel()
         server.components.port_proxy.close()
         server.components.service_health.close()
-        watching.cancel()
+        event_loop_task.cancel()

@@ -1,1 +1,1 @@
-"""What people use in a terminal."""
+"""The command `sbx`."""

@@ -83,7 +83,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
         return _is_deeper(list(value.values()), levels)
     if not isinstance(value, list):
         return False
-    return levels == 0 or any(_is_deeper(one, levels - 1) for one in value)
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
 
 
 McpServers = Annotated[

@@ -91,8 +91,8 @@ class _Definition(RequestModel):
     @property
     def sources(self) -> int:
         """How many sources of a template are set."""
-        given = (self.dockerfile, self.from_image, self.from_template)
-        return sum(one is not None for one in given)
+        sources = (self.dockerfile, self.from_image, self.from_template)
+        return sum(source is not None for source in sources)
 
 
 class TemplateCreate(_Definition):

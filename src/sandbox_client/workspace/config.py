@@ -43,11 +43,11 @@ class WorkspaceConfig(BaseModel):
 
     @field_validator("environment", mode="before")
     @classmethod
-    def _read_list(cls, given: object) -> object:
+    def _read_list(cls, value: object) -> object:
         """Also accept a list of `NAME` or `NAME=value`."""
-        if not isinstance(given, list):
-            return given
-        pairs = [str(one).partition("=") for one in given]
+        if not isinstance(value, list):
+            return value
+        pairs = [str(entry).partition("=") for entry in value]
         return {name: value if equals else None for name, equals, value in pairs}
 
     @classmethod
@@ -67,12 +67,12 @@ class WorkspaceConfig(BaseModel):
             name: environment.get(name) if value is None else value
             for name, value in self.environment.items()
         }
-        given = {name: value for name, value in values.items() if value is not None}
-        return given, [name for name, value in values.items() if value is None]
+        found = {name: value for name, value in values.items() if value is not None}
+        return found, [name for name, value in values.items() if value is None]
 
 
 def _describe(error: ValidationError) -> str:
     return "\n".join(
-        f"  {'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg'].removeprefix('Value error, ')}"
-        for one in error.errors()
+        f"  {'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors()
     )

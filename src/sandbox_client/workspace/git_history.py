@@ -72,7 +72,7 @@ class GitHistory:
         A commit is here if a ref or HEAD reaches it; git removes others sooner or later.
         """
         listing = (line.split(" ", 2) for line in (await self._remote.run(_LIST_TIPS)).splitlines())
-        tips = [one for one in listing if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004
+        tips = [fields for fields in listing if len(fields) == 3 and fields[0] == "commit"]  # noqa: PLR2004
         is_repository = await self._is_repository()
         branches: dict[str, str] = {}
         others: dict[str, str] = {}
@@ -141,7 +141,7 @@ class GitHistory:
         listing = f"git -C {ROOT} for-each-ref --format='%(objectname) %(refname)' {_HEADS}"
         listing = await self._remote.run(f"[ ! -e {ROOT}/.git ] || {listing}")
         found = [_BRANCH.fullmatch(line) for line in listing.splitlines()]
-        return {one["name"]: one["commit"] for one in found if one is not None}
+        return {match["name"]: match["commit"] for match in found if match is not None}
 
     async def _has(self, commit: str) -> bool:
         try:

@@ -49,7 +49,9 @@ def make_plan(base: Entries, local: Entries, remote: Entries, direction: Directi
         plan.push = []
     if Direction.PULL not in direction:
         copies = set(plan.conflicts.values())
-        plan.waiting[Direction.PULL] = [one.path for one in plan.pull if one.path not in copies]
+        plan.waiting[Direction.PULL] = [
+            change.path for change in plan.pull if change.path not in copies
+        ]
         plan.pull = [change for change in plan.pull if change.path in copies]
     plan.push = _with_directories(plan.push, there=remote, here=local)
     plan.pull = _with_directories(plan.pull, there=local, here=remote)
@@ -109,7 +111,7 @@ def _with_directories(changes: list[Change], *, there: Entries, here: Entries) -
         for path in sorted(needed)
         if path not in there and path not in made and path in here
     )
-    kept = (one for one in changes if one.after is not None or one.path not in needed)
+    kept = (change for change in changes if change.after is not None or change.path not in needed)
     return [*missing, *kept]
 
 

@@ -13,7 +13,7 @@ from sandbox_engine.commands.io import Drain, Input
 from sandbox_engine.commands.outcome import Ended, outcome
 from sandbox_engine.commands.request import CommandRecord, CommandRequest, TerminalSize
 from sandbox_engine.commands.spool import Output, Stream
-from sandbox_engine.keeper.held_command import Held
+from sandbox_engine.keeper.held_command import HeldCommand
 
 # A client that lost the engine reconnects within this time or gets only the newest output.
 _HOLD_SECONDS = 30.0
@@ -37,12 +37,12 @@ class Command:
 
     def __init__(
         self,
-        held: Held,
+        held: HeldCommand,
         record: CommandRecord,
         *,
         spool_dir: Path,
         oom_kills: Callable[[], int],
-        close_stdin: Callable[[Held], None],
+        close_stdin: Callable[[HeldCommand], None],
         on_end: Callable[["Command"], None],
     ) -> None:
         self.held = held

@@ -38,7 +38,7 @@ class Drain:
             self._loop.add_reader(descriptor, self._read, stream, descriptor)
 
     def take_rest(self) -> None:
-        """Read what is available now, and no more: a background process may keep writing."""
+        """Read only what is available now: a background process may keep writing."""
         for stream, descriptor in tuple(self._outputs.items()):
             for _ in range(_MOST_LEFT_BYTES // CHUNK_BYTES):
                 if not self._read(stream, descriptor):

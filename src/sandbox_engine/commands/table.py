@@ -12,7 +12,7 @@ from sandbox_engine.commands.command import Command
 from sandbox_engine.commands.followers import SandboxGone
 from sandbox_engine.commands.request import CommandFiles, CommandRecord, CommandRequest
 from sandbox_engine.keeper.client import Keeper, LaunchFailed
-from sandbox_engine.keeper.held_command import Held
+from sandbox_engine.keeper.held_command import HeldCommand
 from sandbox_engine.records.journal import Journal
 
 # E2B answers a Connect to a command that has just ended with its end event.
@@ -160,7 +160,7 @@ class CommandTable:
         if not start.cancelled():
             start.exception()  # its caller may have left, and nobody else retrieves the result
 
-    async def _launch(self, files: CommandFiles, request: CommandRequest) -> Held:
+    async def _launch(self, files: CommandFiles, request: CommandRequest) -> HeldCommand:
         console_socket = None if request.terminal is None else files.console_socket
         argv = self._exec_argv(
             self._container_id,
@@ -182,7 +182,7 @@ class CommandTable:
                 raise self._gone from None
             raise
 
-    def _add(self, held: Held, record: CommandRecord) -> Command:
+    def _add(self, held: HeldCommand, record: CommandRecord) -> Command:
         command = Command(
             held,
             record,

@@ -9,7 +9,7 @@ PROFILE = "etc/profile.d/00-template-path.sh"
 def with_standard(path: str) -> str:
     """Append the standard directories that are missing in the path."""
     directories = path.split(":")
-    missing = (one for one in STANDARD_PATH.split(":") if one not in directories)
+    missing = (directory for directory in STANDARD_PATH.split(":") if directory not in directories)
     return ":".join((*directories, *missing))
 
 

@@ -95,9 +95,9 @@ async def get_build_logs(
     template, build = library.get_build(template_id, build_id)
     entries = builds.read_log(template, build).read(level=level)
     if direction is Direction.BACKWARD:
-        entries = [one for one in entries[::-1] if cursor is None or _ms(one) <= cursor]
+        entries = [entry for entry in entries[::-1] if cursor is None or _ms(entry) <= cursor]
     else:
-        entries = [one for one in entries if cursor is None or _ms(one) >= cursor]
+        entries = [entry for entry in entries if cursor is None or _ms(entry) >= cursor]
     return BuildLogs(logs=_lines(entries[:limit]))
 
 

@@ -38,11 +38,13 @@ async def get_metrics_of_many(
     service: SandboxServiceDep, sandbox_ids: str
 ) -> dict[str, dict[str, Metric]]:
     """Get the latest metrics of several sandboxes."""
-    ids = [one for one in sandbox_ids.split(",") if one]
+    ids = [sandbox_id for sandbox_id in sandbox_ids.split(",") if sandbox_id]
     if len(ids) > _MOST_SANDBOXES:
         raise InvalidRequest(f"Too many sandboxes requested, maximum is {_MOST_SANDBOXES}")
-    running = [sandbox for one in ids if (sandbox := service.find_running(one)) is not None]
-    return {"sandboxes": {one.id: Metric.of(one.usage()) for one in running}}
+    running = [
+        sandbox for sandbox_id in ids if (sandbox := service.find_running(sandbox_id)) is not None
+    ]
+    return {"sandboxes": {sandbox.id: Metric.of(sandbox.usage()) for sandbox in running}}
 
 
 @router.get("/sandboxes/{sandbox_id}/metrics")
@@ -56,7 +58,7 @@ async def get_metrics(
     """Get CPU, memory and disk usage of a sandbox over the last seven days, oldest first."""
     since, until = start or 0, end or _LAST_INSTANT
     samples = sampler.samples(service.get(sandbox_id).id)
-    return [Metric.of(one) for one in samples if since <= int(one.at) <= until]
+    return [Metric.of(sample) for sample in samples if since <= int(sample.at) <= until]
 
 
 @router.get("/sandboxes/{sandbox_id}/logs")
@@ -68,7 +70,7 @@ async def get_logs(
 ) -> Logs:
     """Get the log of a sandbox, oldest first; `start` is in milliseconds."""
     since = _instant(start)
-    shown = [one for one in service.journal(sandbox_id).entries() if one.at >= since][:limit]
+    shown = [entry for entry in service.journal(sandbox_id).entries() if entry.at >= since][:limit]
     return Logs(
         logs=[LogLine.of(entry) for entry in shown],
         log_entries=[LogEntryBody.of(entry) for entry in shown],
@@ -92,13 +94,13 @@ async def get_logs_v2(
     direction: Direction = Direction.FORWARD,
 ) -> LogsV2:
     """Get the log of a sandbox from `cursor` (milliseconds) on, or backwards from it."""
-    entries = [one for one in service.journal(sandbox_id).entries() if wanted(one)]
+    entries = [entry for entry in service.journal(sandbox_id).entries() if wanted(entry)]
     if direction is Direction.FORWARD:
         since = _instant(cursor or 0)
-        found = (one for one in entries if one.at >= since)
+        found = (entry for entry in entries if entry.at >= since)
     else:
         until = _instant(_LAST_INSTANT * 1000 if cursor is None else cursor)
-        found = (one for one in reversed(entries) if one.at <= until)
+        found = (entry for entry in reversed(entries) if entry.at <= until)
     return LogsV2(logs=[LogEntryBody.of(entry) for entry in islice(found, limit)])
 
 

@@ -38,7 +38,7 @@ def page(
     found = sorted(items, key=place)
     if token:
         time, last = _parse_token(token)
-        found = [one for one in found if place(one) > (sign * time, last)]
+        found = [item for item in found if place(item) > (sign * time, last)]
     shown = found[:limit]
     return shown, _token(at(shown[-1]), shown[-1].id) if len(found) > limit else None
 

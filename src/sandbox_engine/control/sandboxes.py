@@ -109,16 +109,16 @@ async def list_sandboxes(
     next_token: Annotated[str | None, Query(alias="nextToken")] = None,
 ) -> list[ListedSandbox]:
     """List running and paused sandboxes, newest first, page by page."""
-    found = [one for one in service.sandboxes() if query.matches(one)]
+    found = [record for record in service.sandboxes() if query.matches(record)]
     shown, following = page(
         found,
-        at=lambda one: one.started_at,
+        at=lambda record: record.started_at,
         limit=limit,
         token=next_token,
         ascending=query.ascending,
     )
     if State.RUNNING in query.states:
-        running = sum(one.state is State.RUNNING for one in found)
+        running = sum(record.state is State.RUNNING for record in found)
         response.headers["X-Total-Running"] = str(running)
     if following is not None:
         response.headers["X-Next-Token"] = following
@@ -133,8 +133,8 @@ async def list_running_sandboxes(
     query = sandbox_filters.Query(
         states=frozenset((State.RUNNING,)), metadata=sandbox_filters.parse_metadata(metadata)
     )
-    found = [one for one in service.sandboxes() if query.matches(one)]
-    found.sort(key=lambda one: one.started_at, reverse=True)
+    found = [record for record in service.sandboxes() if query.matches(record)]
+    found.sort(key=lambda record: record.started_at, reverse=True)
     return [ListedSandbox.of(record) for record in found]
 
 

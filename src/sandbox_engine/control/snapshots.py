@@ -102,7 +102,9 @@ async def list_snapshots(
 ) -> list[Snapshot]:
     """List snapshots, newest first, page by page."""
     found = snapshots.listed(sandbox_id=sandbox_id, name=name)
-    shown, following = page(found, at=lambda one: one.created_at, limit=limit, token=next_token)
+    shown, following = page(
+        found, at=lambda record: record.created_at, limit=limit, token=next_token
+    )
     if following is not None:
         response.headers["X-Next-Token"] = following
-    return [Snapshot.of(one) for one in shown]
+    return [Snapshot.of(record) for record in shown]

@@ -33,7 +33,7 @@ NextToken = Annotated[str | None, Query(alias="nextToken")]
 @router.get("/templates")
 async def list_all_templates(library: LibraryDep, disk_mb: DiskSize) -> list[Template]:
     """List all templates, oldest first."""
-    return [Template.of(one, disk_mb=disk_mb) for one in library.list_all()]
+    return [Template.of(template, disk_mb=disk_mb) for template in library.list_all()]
 
 
 @router.get("/v2/templates")
@@ -49,7 +49,7 @@ async def list_templates(
         library.list_all(), at=_created_at, limit=limit, token=next_token, ascending=True
     )
     _set_next_token(response, following)
-    return [Template.of(one, disk_mb=disk_mb) for one in shown]
+    return [Template.of(template, disk_mb=disk_mb) for template in shown]
 
 
 @router.get("/templates/aliases/{alias}")
@@ -62,8 +62,8 @@ async def find_template_by_alias(alias: str, library: LibraryDep) -> TemplateAli
 @router.post("/templates/tags", status_code=201)
 async def assign_tags(body: AssignTagsBody, library: LibraryDep) -> AssignedTags:
     """Add tags to the build that `name:tag` refers to."""
-    build, given = await library.assign_tags(body.target, body.tags)
-    return AssignedTags(tags=given, build_id=build.id)
+    build, tags = await library.assign_tags(body.target, body.tags)
+    return AssignedTags(tags=tags, build_id=build.id)
 
 
 @router.delete("/templates/tags", status_code=204)

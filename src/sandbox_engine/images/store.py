@@ -28,7 +28,7 @@ class ImageStore:
     layers/<digest>/    a complete tree with shifted ownership, moved here when it was finished
     building/<digest>/  what a layer is being made from, or what an interrupted making has left
     claims/<key>.json   the layers that an engine needs
-    lock                held by whoever changes the claims or removes a layer
+    lock                held while the claims are changed or a layer is removed
     """
 
     def __init__(self, directory: Path, *, owner: Path, uid_base: int = UID_BASE) -> None:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.keeper.held_command import Held
-from sandbox_engine.keeper.message_socket import Link, Message
+from sandbox_engine.keeper.held_command import HeldCommand
+from sandbox_engine.keeper.message_socket import Message, MessageSocket
 from sandbox_engine.keeper.process import PROTOCOL, SOCKET_NAME, mount_namespace
 from sandbox_engine.machine.restrictions import Restrictions
 from sandbox_engine.system.errors import CannotRun, EngineError
@@ -54,13 +54,13 @@ class Keeper:
         self._run_dir = run_dir
         self.commands_dir = run_dir / "commands"
         self._loop = asyncio.get_running_loop()
-        self._link: Link | None = None
+        self._link: MessageSocket | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._connecting = asyncio.Lock()
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Message]] = {}
-        self._held: dict[str, Held] = {}
-        self._unclaimed: dict[str, Held] = {}
+        self._held: dict[str, HeldCommand] = {}
+        self._unclaimed: dict[str, HeldCommand] = {}
 
     @classmethod
     async def connect(cls, run_dir: Path) -> "Keeper":
@@ -80,9 +80,9 @@ class Keeper:
         timeout: float = 60.0,
     ) -> Completed:
         """Run a program to its end, even if its children keep its output open."""
-        with _memory_file(stdin) as given, _memory_file() as out, _memory_file() as err:
+        with _memory_file(stdin) as stdin_file, _memory_file() as out, _memory_file() as err:
             request = {"op": "run", "argv": list(argv), "timeout": timeout}
-            answer = await self._ask(request, (given, out, err))
+            answer = await self._ask(request, (stdin_file, out, err))
             if answer["event"] == "failed":
                 raise OSError(f"{argv[0]}: {answer['error']}")
             if answer["timed_out"]:
@@ -99,7 +99,7 @@ class Keeper:
         console_socket: Path | None,
         stdin: bool,
         owner: int,
-    ) -> Held:
+    ) -> HeldCommand:
         """Start a command by a runtime's detached exec; `owner` is its uid on the host.
 
         The key consists of the holder's name, a dash and a unique part.
@@ -126,7 +126,7 @@ class Keeper:
         if answer["event"] == "failed":
             raise OSError(answer["error"])
 
-    def adopted(self, owner: str) -> list[Held]:
+    def adopted(self, owner: str) -> list[HeldCommand]:
         """Adopt the commands of one owner that outlived an earlier engine."""
         keys = [key for key, held in self._unclaimed.items() if held.owner == owner]
         return [self._unclaimed.pop(key) for key in keys]
@@ -139,12 +139,12 @@ class Keeper:
             if path.name.partition(".")[0] not in self._held:
                 path.unlink(missing_ok=True)
 
-    def close_stdin(self, held: Held) -> None:
+    def close_stdin(self, held: HeldCommand) -> None:
         """Close the command's standard input here and in the keeper."""
         held.close("stdin")
         self._tell({"op": "close-stdin", "key": held.key})
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: HeldCommand) -> None:
         """Release a command's descriptors and status here and in the keeper."""
         held.close_all()
         self._unclaimed.pop(held.key, None)
@@ -174,7 +174,7 @@ class Keeper:
         if self._link is not None:
             self._link.send(message)
 
-    async def _connected(self) -> Link:
+    async def _connected(self) -> MessageSocket:
         if self._link is not None and self._ready.done():
             return self._link
         async with self._connecting:
@@ -255,12 +255,12 @@ class Keeper:
             raise KeeperLost(f"the keeper did not start; see {log_file.name}")
 
     def _attach(self, connection: socket.socket) -> None:
-        link = Link(connection, lambda full: self._await_room(link, full))
+        link = MessageSocket(connection, lambda full: self._await_room(link, full))
         self._link = link
         self._ready = self._loop.create_future()
         self._loop.add_reader(connection, self._receive)
 
-    def _await_room(self, link: Link, full: bool) -> None:  # noqa: FBT001
+    def _await_room(self, link: MessageSocket, full: bool) -> None:  # noqa: FBT001
         if full:
             self._loop.add_writer(link.connection, link.flush)
         else:
@@ -286,13 +286,13 @@ class Keeper:
             case "ready":
                 self._ready.set_result(None)
             case "held":
-                held = Held(message, descriptors)
+                held = HeldCommand(message, descriptors)
                 self._held[held.key] = self._unclaimed[held.key] = held
             case "exited":
                 if held_or_none := self._held.get(message["key"]):
-                    held_or_none.settle(message["status"])
+                    held_or_none.record_end(message["status"])
             case "started":
-                self._held[message["key"]] = Held(message, descriptors)
+                self._held[message["key"]] = HeldCommand(message, descriptors)
                 self._answer(message)
             case _:
                 self._answer(message)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sandbox_engine.keeper.message_socket import Message
 
 
-class Held:
+class HeldCommand:
     """A command held by the keeper, with the engine's descriptors of it.
 
     `descriptors` contains `stdin`, `stdout` and `stderr`, or `pty`, and `process`, a pidfd. `ended`
@@ -27,7 +27,7 @@ class Held:
     def owner(self) -> str:
         return self.key.rpartition("-")[0]
 
-    def settle(self, status: int | None) -> None:
+    def record_end(self, status: int | None) -> None:
         """Record how the process ended."""
         self._unwatch()
         if not self.ended.done():
@@ -37,7 +37,7 @@ class Held:
         """Watch for the end of the process without a keeper; its status is lost."""
         process = self.descriptors.get("process")
         if process is not None and not self.ended.done():
-            self._loop.add_reader(process, self.settle, None)
+            self._loop.add_reader(process, self.record_end, None)
             self._watched = True
 
     def close(self, name: str) -> None:

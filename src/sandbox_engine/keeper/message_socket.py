@@ -15,7 +15,7 @@ _MOST_DESCRIPTORS = 8
 Message = dict[str, Any]
 
 
-class Link:
+class MessageSocket:
     """Sends and receives messages with descriptors without blocking."""
 
     def __init__(self, connection: socket.socket, on_full: Callable[[bool], None]) -> None:
@@ -30,7 +30,7 @@ class Link:
         if len(data) > _MESSAGE_BYTES:
             raise ValueError(f"a message of {len(data)} bytes is too long")
         if self._waiting or not self._transmit(data, descriptors):
-            self._waiting.append((data, [os.dup(one) for one in descriptors]))
+            self._waiting.append((data, [os.dup(descriptor) for descriptor in descriptors]))
             self._on_full(True)
 
     def flush(self) -> None:

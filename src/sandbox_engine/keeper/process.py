@@ -37,7 +37,7 @@ from sandbox_engine.keeper.children import (
     Program,
     inner_pid,
 )
-from sandbox_engine.keeper.message_socket import Link, Message
+from sandbox_engine.keeper.message_socket import Message, MessageSocket
 from sandbox_engine.keeper.namespaces import make_namespaces
 from sandbox_engine.system import syscalls
 
@@ -62,11 +62,11 @@ class Keeper:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
-        self._link: Link | None = None
+        self._link: MessageSocket | None = None
         self._lonely_since = time.monotonic()
         self._greeting_due = False
         self._programs: dict[int, Program] = {}
-        self._launches: dict[int, tuple[Launch, Link | None]] = {}
+        self._launches: dict[int, tuple[Launch, MessageSocket | None]] = {}
         self._commands: dict[str, HeldCommand] = {}
         self._keys: dict[int, str] = {}
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -138,7 +138,7 @@ class Keeper:
             return
         self._unlink()
         self._selector.register(connection, selectors.EVENT_READ, self._receive)
-        self._link = Link(connection, lambda full: self._await_room(connection, full))
+        self._link = MessageSocket(connection, lambda full: self._await_room(connection, full))
         self._greeting_due = True
         self._print_instructions()
 
@@ -209,7 +209,9 @@ class Keeper:
             argv[0],
             argv,
             os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, given, at) for at, given in enumerate(stdio)],
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, descriptor, at) for at, descriptor in enumerate(stdio)
+            ],
             setpgroup=0,
             setsigdef=_DEFAULTED_SIGNALS,
         )

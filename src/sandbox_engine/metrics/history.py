@@ -37,7 +37,7 @@ class History:
     def all(self) -> list[Usage]:
         """Return all measurements, oldest first."""
         since = self._recent[0].at if self._recent else float("inf")
-        return [*(one for one in self._read() if one.at < since), *self._recent]
+        return [*(sample for sample in self._read() if sample.at < since), *self._recent]
 
     def _keep(self, usage: Usage) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

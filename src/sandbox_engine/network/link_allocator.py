@@ -24,7 +24,7 @@ class LinkAllocator:
         last = self._network.num_addresses - 2
         ahead, behind = range(self._latest + 1, last + 1), range(_FIRST, self._latest + 1)
         number = next(
-            (one for part in (ahead, behind) for one in part if one not in self._taken), 0
+            (number for part in (ahead, behind) for number in part if number not in self._taken), 0
         )
         if not number:
             raise CannotRun(f"All addresses of {self._network} are in use by sandboxes.")

@@ -87,9 +87,9 @@ def _is_probe(scope: Scope) -> bool:
 
 
 def _is_authorized(record: SandboxRecord, scope: Scope) -> bool:
-    given = Headers(scope=scope).get("x-access-token")
-    if given is not None:
-        return is_token(record.access_token, given)
+    access_token = Headers(scope=scope).get("x-access-token")
+    if access_token is not None:
+        return is_token(record.access_token, access_token)
     if scope["path"] == "/files" and scope["method"] in ("GET", "POST"):
         with suppress(AccessDenied, InvalidExpiration):
             check_signature(signed_request(scope), record.access_token)

@@ -36,11 +36,11 @@ def read_request(
 
 
 def _hosts(headers: Headers, port: int, host: str | None, *, forwarded: bool) -> list[Header]:
-    told = find_header(headers, _FORWARDED_HOST) if forwarded else None
-    sent = find_header(headers, b"host") if told is None else told
+    original = find_header(headers, _FORWARDED_HOST) if forwarded else None
+    sent = find_header(headers, b"host") if original is None else original
     if host is not None:
         lines = [(b"host", host.encode())]
-        return lines if sent is None or told is not None else [*lines, (_FORWARDED_HOST, sent)]
+        return lines if sent is None or original is not None else [*lines, (_FORWARDED_HOST, sent)]
     return [(b"host", b"localhost:%d" % port if sent is None else sent)]
 
 

@@ -11,10 +11,10 @@ def find_rejection(record: SandboxRecord, headers: Headers) -> ErrorPage | None:
     """Return the error page for a request that may not reach a port of the sandbox."""
     if record.traffic_token is None:
         return None
-    given = find_header(headers, TRAFFIC_TOKEN)
-    if not given:
+    token = find_header(headers, TRAFFIC_TOKEN)
+    if not token:
         return traffic_token_missing(record.id)
-    if not is_token(record.traffic_token, given.decode("latin-1")):
+    if not is_token(record.traffic_token, token.decode("latin-1")):
         return traffic_token_invalid(record.id)
     return None
 

@@ -22,9 +22,9 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
 
     def listed(self) -> list[SnapshotRecord]:
         """List the snapshots that were requested and not deleted, newest first."""
-        ready = (one for one in self.records.values() if one.state is SnapshotState.READY)
-        shown = (one for one in ready if one.listed)
-        return sorted(shown, key=lambda one: (one.created_at, one.id), reverse=True)
+        ready = (record for record in self.records.values() if record.state is SnapshotState.READY)
+        shown = (record for record in ready if record.listed)
+        return sorted(shown, key=lambda record: (record.created_at, record.id), reverse=True)
 
     def find(self, reference: str) -> SnapshotRecord | None:
         """Find a snapshot by ID or name, optionally with `:tag`."""
@@ -32,7 +32,7 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
             wanted = Reference.parse(reference)
         except InvalidRequest:
             return None
-        found = (one for one in self.listed() if one.matches(wanted.name, wanted.tag))
+        found = (record for record in self.listed() if record.matches(wanted.name, wanted.tag))
         return next(found, None)
 
     def find_template(self, reference: str) -> Template | None:
@@ -62,7 +62,7 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
 
     def unneeded(self, bases: Iterable[str | None]) -> list[SnapshotRecord]:
         """List unlisted snapshots that none of the bases needs."""
-        needed = {one.id for one in self.records.values() if one.listed}
+        needed = {record.id for record in self.records.values() if record.listed}
         needed |= {*filter(None, bases), *self._pinned}
         kept = {below.id for base in needed & set(self.records) for below in self.chain(base)}
-        return [one for one in self.records.values() if one.id not in kept]
+        return [record for record in self.records.values() if record.id not in kept]

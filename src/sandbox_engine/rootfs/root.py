@@ -11,7 +11,7 @@ from typing import Self
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
-from sandbox_engine.rootfs.shared_descriptor import Handle
+from sandbox_engine.rootfs.shared_descriptor import SharedDescriptor
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.system.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
@@ -28,15 +28,15 @@ _NO_PLACE_FOR_HOST_ROOT = errno.EOVERFLOW
 class Root:
     """Safe access to a sandbox's file tree from the host; all methods block.
 
-    The kernel resolves each path once, below the sandbox's root, whatever its links are and whoever
-    renames entries meanwhile. After that only descriptors are used.
+    The kernel resolves each path once, below the sandbox's root, whatever its links are and
+    whichever entries are renamed meanwhile. After that only descriptors are used.
 
     The host's root does only what the sandbox's root could: files of ids outside the sandbox, such
     as files mounted from the host, are read only if world-readable, and never changed.
     """
 
     def __init__(self, descriptor: int, *, uid_base: int = UID_BASE) -> None:
-        self._handle = Handle(descriptor)
+        self._handle = SharedDescriptor(descriptor)
         self._ids = IdRange(uid_base)
         self._making = threading.Lock()
         # "/" of another mount namespace; in tests a directory of this one.

@@ -8,7 +8,7 @@ class RootClosed(Exception):
     """The sandbox is gone with its files."""
 
 
-class Handle:
+class SharedDescriptor:
     """A descriptor shared by threads that is closed once unused."""
 
     def __init__(self, descriptor: int) -> None:
@@ -24,8 +24,8 @@ class Handle:
             if self._closed:
                 return
             self._closed = True
-            farewells = list(self._callbacks)
-        for callback in farewells:
+            callbacks = list(self._callbacks)
+        for callback in callbacks:
             callback()
         self._release()
 

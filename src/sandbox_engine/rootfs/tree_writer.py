@@ -13,7 +13,7 @@ _CHUNK_BYTES = 1 << 18
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Placement:
+class TreeWriter:
     """Writes files into a sandbox's tree; each atomically replaces a file or link."""
 
     def __init__(self, root: Root) -> None:

@@ -154,7 +154,7 @@ class Containers:
         """Remove the sandbox with its files."""
         await self.stop(record)
         await asyncio.to_thread(self._store.remove, record.id)
-        await self._volumes.let_go(record.id)
+        await self._volumes.release_mounts(record.id)
 
     async def sweep(self, records: Iterable[SandboxRecord]) -> None:
         """Remove leftovers of a crash that belong to no record."""

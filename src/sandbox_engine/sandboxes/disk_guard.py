@@ -60,9 +60,9 @@ class DiskGuard:
             await asyncio.sleep(min(max(free / _FASTEST, _SHORTEST_LOOK_S), _LONGEST_LOOK_S))
 
     def _look(self, room: int) -> None:
-        runners = {one: runner for runner in self._runners for one in runner.running()}
-        on_their_way = {one: one.cgroup.unwritten() for one in runners}
-        written = {one: on_their_way[one] + self._size(one) for one in runners}
+        runners = {sandbox: runner for runner in self._runners for sandbox in runner.running()}
+        on_their_way = {sandbox: sandbox.cgroup.unwritten() for sandbox in runners}
+        written = {sandbox: on_their_way[sandbox] + self._size(sandbox) for sandbox in runners}
         write_rate = _write_rate(self._written, written).values()
         self._written = written
         # The next check may be late; by then the same amount may have been written again.
@@ -70,7 +70,7 @@ class DiskGuard:
             self._while_roomy = written
             return
         grown = _write_rate(self._while_roomy, written)
-        writers = {one for one in written if grown[one] >= MIB}
+        writers = {sandbox for sandbox in written if grown[sandbox] >= MIB}
         for sandbox in writers - self._stopping.keys():
             self._begin_stop(sandbox, runners[sandbox])
 

@@ -1,4 +1,4 @@
-r"""What a sandbox goes through.
+r"""Lifecycle of a sandbox.
 
     creating -> reserved -> running <-> paused
         \___________________/           /

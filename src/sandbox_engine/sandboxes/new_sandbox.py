@@ -76,6 +76,6 @@ def new_record(
 
 
 def _resources(template: Template, settings: Settings) -> Resources:
-    asked = {"cpu_count": template.cpu_count, "memory_mb": template.memory_mb}
-    given = {name: value for name, value in asked.items() if value is not None}
-    return settings.resources.model_copy(update=given)
+    requested = {"cpu_count": template.cpu_count, "memory_mb": template.memory_mb}
+    overrides = {name: value for name, value in requested.items() if value is not None}
+    return settings.resources.model_copy(update=overrides)

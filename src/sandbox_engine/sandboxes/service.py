@@ -84,7 +84,7 @@ class SandboxService:
 
     def sandboxes(self) -> Iterable[SandboxRecord]:
         """List running and paused sandboxes."""
-        return [one for one in self._lifecycle.records.values() if one.state in _SHOWN]
+        return [record for record in self._lifecycle.records.values() if record.state in _SHOWN]
 
     def find_running(self, sandbox_id: str) -> Sandbox | None:
         """Return the running sandbox, if it runs."""
@@ -94,7 +94,7 @@ class SandboxService:
     def running(self) -> Iterable[Sandbox]:
         """List running sandboxes."""
         live = self._lifecycle.live.values()
-        return [one for one in live if one.record.state is State.RUNNING]
+        return [sandbox for sandbox in live if sandbox.record.state is State.RUNNING]
 
     def journal(self, sandbox_id: str) -> Journal:
         """Return the sandbox's journal."""

@@ -114,7 +114,9 @@ class Snapshots:
 
     async def collect(self) -> None:
         """Delete unlisted snapshots that no sandbox uses."""
-        await self._snapshot_bases.collect(one.base for one in self._lifecycle.records.values())
+        await self._snapshot_bases.collect(
+            record.base for record in self._lifecycle.records.values()
+        )
 
     async def _settle(self) -> None:
         """Clean up after a crash.
@@ -173,7 +175,7 @@ class Snapshots:
             log.warning("flushing a snapshot failed", id=snapshot.id, error=error)
 
     def _unlist_all_but_newest(self, name: str, tag: str) -> None:
-        same = [one for one in self._store.listed() if one.matches(name, tag)]
+        same = [record for record in self._store.listed() if record.matches(name, tag)]
         for older in same[1:]:
             self._unlist(older)
 

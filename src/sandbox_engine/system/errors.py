@@ -1,4 +1,4 @@
-"""What can go wrong in the engine.
+"""Errors of the engine.
 
 EngineError
   InvalidRequest
@@ -20,8 +20,8 @@ EngineError
     StepFailed              one of its steps failed
   VolumeNotFound, VolumePathNotFound, VolumePathExists, VolumeFull    in volumes/errors.py
   ImageRefused              no sandbox can be made of this image
-  RegistryRefused           a registry said no
-  RegistryUnreachable       a registry said nothing
+  RegistryRefused           a registry refused the request
+  RegistryUnreachable       a registry did not answer
   NoRoomForImage            the disk would get full
   CannotRun                 this machine lacks something the engine needs
 """

@@ -73,7 +73,7 @@ def _open(number: int) -> tuple[int, str]:
 
 def _places(image: Path) -> Iterator[Path]:
     name = str(image.resolve())
-    return (one for one in Path("/sys/block").glob("loop*") if _backing_file(one) == name)
+    return (device for device in Path("/sys/block").glob("loop*") if _backing_file(device) == name)
 
 
 def _backing_file(place: Path) -> str:

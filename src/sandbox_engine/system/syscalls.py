@@ -182,6 +182,6 @@ def renounce_new_privileges() -> None:
 def keep_only_capabilities(kept: Collection[int]) -> None:
     """Drop all other capabilities from the bounding set."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
-    for capability in sorted(range(last + 1), key=lambda one: one == CAP_SETPCAP):
+    for capability in sorted(range(last + 1), key=lambda number: number == CAP_SETPCAP):
         if capability not in kept:
             _checked(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0))

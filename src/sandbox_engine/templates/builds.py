@@ -44,7 +44,7 @@ class Builds:
     async def settle_interrupted(self) -> None:
         """Mark builds interrupted by the end of an earlier engine as failed."""
         for template in self._library.list_all():
-            lost = [one for one in template.builds if one.status is BuildStatus.BUILDING]
+            lost = [build for build in template.builds if build.status is BuildStatus.BUILDING]
             for build in lost:
                 build.fail(Failure(message=_INTERRUPTED))
             if lost:
@@ -109,17 +109,17 @@ class Builds:
         if build.status is not BuildStatus.BUILDING:  # cancelled when it was nearly ready
             return
         if isinstance(outcome, Failure):
-            said = self.read_log(template, build)
-            said.append(Level.ERROR, outcome.message, step=outcome.step)
+            build_log = self.read_log(template, build)
+            build_log.append(Level.ERROR, outcome.message, step=outcome.step)
             build.fail(outcome)
         else:
             build.succeed(outcome)
             template.point(build.tags, build)
         log.info("build ended", template=template.id, build=build.id, status=build.status)
 
-    async def _outcome(self, plan: BuildPlan, said: BuildLog) -> Image | Failure:
+    async def _outcome(self, plan: BuildPlan, build_log: BuildLog) -> Image | Failure:
         try:
-            return await self._builder.build(plan, files=self._uploads.find, log=said)
+            return await self._builder.build(plan, files=self._uploads.find, log=build_log)
         except asyncio.CancelledError:
             return Failure(message=_INTERRUPTED)
         except StepFailed as error:

@@ -63,7 +63,9 @@ class Library:
 
     def list_all(self) -> list[TemplateRecord]:
         """List all templates, oldest first."""
-        return sorted(self._templates.values(), key=lambda one: (one.created_at, one.id))
+        return sorted(
+            self._templates.values(), key=lambda template: (template.created_at, template.id)
+        )
 
     def get(self, name: str) -> TemplateRecord:
         """Return the template with this ID or name."""
@@ -136,11 +138,11 @@ class Library:
         """Point tags to the build that `name:tag` refers to."""
         reference = Reference.parse(target)
         template = self.get_changeable(reference.name)
-        given = _parse_some(tags)
+        new_tags = _parse_some(tags)
         build = template.ready_build(reference.tag)
-        template.point(given, build)
+        template.point(new_tags, build)
         await self.save(template)
-        return build, given
+        return build, new_tags
 
     async def remove_tags(self, name: str, tags: Iterable[str]) -> None:
         """Remove tags from a template; builds without tags cannot be used any more."""
@@ -191,7 +193,7 @@ class Library:
         return {layer for build in builds if build.image for layer in build.image.layers}
 
     def _find(self, name: str) -> TemplateRecord | None:
-        by_name = (one for one in self._templates.values() if name in one.names)
+        by_name = (template for template in self._templates.values() if name in template.names)
         return self._templates.get(name) or next(by_name, None)
 
 

@@ -120,7 +120,7 @@ class TemplateRecord(BaseModel):
         self.updated_at = _now()
         self.builds.append(build)
         kept = {tag.build_id for tag in self.tags.values()}
-        spare = [one for one in self.builds if one.id not in kept and not one.is_under_way]
+        spare = [build for build in self.builds if build.id not in kept and not build.is_under_way]
         for one in spare[: max(0, len(self.builds) - _KEPT_BUILDS)]:
             self.builds.remove(one)
 

@@ -89,7 +89,7 @@ class Volumes:
         try:
             await self._become(volume, VolumeState.DELETED)
         finally:
-            await self.let_go(volume_id)
+            await self.release_mounts(volume_id)
         log.info("volume deleted", id=volume_id)
 
     def plan(self, wanted: Iterable[tuple[str, str]]) -> tuple[MountRecord, ...]:
@@ -142,7 +142,7 @@ class Volumes:
         for volume in self._of(record):
             volume.note_user(record.id)
 
-    async def let_go(self, keeper: str) -> None:
+    async def release_mounts(self, keeper: str) -> None:
         """Stop keeping volumes for this sandbox."""
         for volume in self._all():
             if keeper in volume.keepers:

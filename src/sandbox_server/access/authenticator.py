@@ -204,7 +204,7 @@ def _ticket_caller_of(ticket: Ticket, creator: Caller) -> TicketCaller:
     return TicketCaller(
         tenant_id=creator.tenant_id,
         key_id=creator.key_id,
-        scopes=scope.given,
+        scopes=scope.granted,
         rate_per_s=creator.rate_per_s,
         secret_hash=ticket.hash,
         sandbox_id=ticket.sandbox_id,

@@ -43,7 +43,7 @@ ENCRYPTED_COLUMNS = (
 
 
 class EncryptedValueRepository:
-    """All encrypted values of the database, in whatever table."""
+    """All encrypted values of the database."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session

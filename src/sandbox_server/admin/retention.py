@@ -20,7 +20,7 @@ _BATCH = 500  # rows per transaction: short, so that it blocks nobody
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionPeriods:
-    """How long ended sandboxes, events, output and idempotency keys are periods."""
+    """How long ended sandboxes, events, output and idempotency keys are kept."""
 
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)

@@ -66,7 +66,7 @@ class LineAssembler:
             yield from self._take(len(self._rest), record.at)
 
     def finish(self, at: datetime) -> Iterator[Line | Gap]:
-        """Yield the rest of an output that has ended."""
+        """Yield the last, unterminated line when the output has ended."""
         if self._has_gap or self._rest:
             yield from self._take(len(self._rest), at)
 

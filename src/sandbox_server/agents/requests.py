@@ -29,7 +29,7 @@ _COMMAND = (
 def to_command_request(request: AgentRunRequest) -> CommandRequest:
     """Build the command of a run; the prompt is passed in the environment, which other users cannot read."""
     result_file = f"{_RESULT_FILE}-{new_id()}"
-    document = json.dumps(request.told_to_agent(), ensure_ascii=False)
+    document = json.dumps(request.agent_document(), ensure_ascii=False)
     variables = dict(_split(document))
     if len(variables) > _MAX_CHUNKS:
         raise InvalidRequest("The prompt is too long. Write it to a file and refer to the file.")

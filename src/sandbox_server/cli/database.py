@@ -14,7 +14,7 @@ from sandbox_server.db.account import Account
 from sandbox_server.db.database import open_database
 from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.postgres_programs import Programs
+from sandbox_server.db.postgres_programs import PostgresPrograms
 from sandbox_server.db.schema_migrations import (
     UnknownRevision,
     downgrade,
@@ -33,7 +33,7 @@ from sandbox_server.supervisor.state_directory import sole_server, write_private
 _UNUSABLE = 78
 
 
-def upgrade(settings: Settings, _given: Mapping[str, Any]) -> int:
+def upgrade(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Migrate the schema to this version, as every start of the server does."""
 
     async def open_once(url: str) -> None:
@@ -45,9 +45,9 @@ def upgrade(settings: Settings, _given: Mapping[str, Any]) -> int:
     return 0
 
 
-def take_back(settings: Settings, given: Mapping[str, Any]) -> int:
+def take_back(settings: Settings, options: Mapping[str, Any]) -> int:
     """Downgrade the schema to a revision, before starting an older server."""
-    revision: str = given["revision"]
+    revision: str = options["revision"]
 
     async def go_back(url: str) -> None:
         engine = create_engine(url, pool_size=1)
@@ -64,7 +64,7 @@ def take_back(settings: Settings, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def check(settings: Settings, _given: Mapping[str, Any]) -> int:
+def check(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Check whether this version can use the database, and summarize its content."""
     with running_database(settings) as url:
         obstacles = asyncio.run(_examine(settings, url))
@@ -73,7 +73,7 @@ def check(settings: Settings, _given: Mapping[str, Any]) -> int:
     return _UNUSABLE if obstacles else 0
 
 
-def show_backup(settings: Settings, _given: Mapping[str, Any]) -> int:
+def show_backup(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Print how to back up and how to use a copy."""
     _say("Back up the database; the server may keep running:\n")
     _say(f"  {_dump_command(settings)}\n")
@@ -91,7 +91,7 @@ def show_backup(settings: Settings, _given: Mapping[str, Any]) -> int:
     return 0
 
 
-def rotate_encryption(settings: Settings, _given: Mapping[str, Any]) -> int:
+def rotate_encryption(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Encrypt all secrets with the first key of the settings, or with a generated one."""
     if settings.encryption_keys is not None:
         keys = read_keys(settings.encryption_keys.get_secret_value())
@@ -107,7 +107,7 @@ def rotate_encryption(settings: Settings, _given: Mapping[str, Any]) -> int:
     return 0
 
 
-def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
+def make_new_installation(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Detach a copied database from the sandboxes of the original."""
 
     async def renew(url: str) -> int:
@@ -122,7 +122,7 @@ def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
     return 0
 
 
-def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
+def forget_engine(settings: Settings, _options: Mapping[str, Any]) -> int:
     """Mark the sandboxes of a lost engine as failed, so that a new engine can become `local`."""
 
     async def forget(url: str) -> int:
@@ -159,8 +159,8 @@ async def _examine(settings: Settings, url: str) -> Sequence[str]:
 
 
 def _keys(settings: Settings) -> list[bytes]:
-    given = settings.encryption_keys
-    return [] if given is None else read_keys(given.get_secret_value())
+    configured = settings.encryption_keys
+    return [] if configured is None else read_keys(configured.get_secret_value())
 
 
 async def _reseal(url: str, keys: list[bytes], state_dir: Path) -> int:
@@ -187,7 +187,7 @@ def _dump_command(settings: Settings) -> str:
     if settings.database_url is not None:
         return f'{shlex.join(["pg_dump", *target])} "$DATABASE_URL"'
     directory = settings.state_dir / "postgres"
-    programs = Programs.bundled(account=Account.ours_or(ACCOUNT), copies=directory)
+    programs = PostgresPrograms.bundled(account=Account.ours_or(ACCOUNT), copies=directory)
     with running_database(settings) as url:
         user, _, place = url.partition("@")
     without_password = f"{user.rpartition(':')[0]}@{place}"

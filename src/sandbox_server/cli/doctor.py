@@ -140,4 +140,4 @@ def _examine_engine() -> bool:
 
 
 def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(parent for parent in (path, *path.parents) if parent.exists())

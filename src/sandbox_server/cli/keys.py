@@ -16,14 +16,14 @@ _PAGE = 200
 _COLUMNS = "{:<20}  {:<12}  {:<10}  {:<20}  {:<20}  {:<16}  {}\n"
 
 
-def create(settings: Settings, given: Mapping[str, Any]) -> int:
+def create(settings: Settings, options: Mapping[str, Any]) -> int:
     """Create a key and print its secret, which cannot be shown again."""
     wanted = KeyRequest(
-        tenant=given["tenant"],
-        name=given["name"],
-        scopes=given["scopes"] or (Scope.SANDBOXES,),
-        max_priority=given["max_priority"],
-        rate_per_s=given["rate_per_s"],
+        tenant=options["tenant"],
+        name=options["name"],
+        scopes=options["scopes"] or (Scope.SANDBOXES,),
+        max_priority=options["max_priority"],
+        rate_per_s=options["rate_per_s"],
     )
     with running_database(settings) as url:
         secret = asyncio.run(_create(url, wanted))
@@ -31,10 +31,10 @@ def create(settings: Settings, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def show(settings: Settings, given: Mapping[str, Any]) -> int:
+def show(settings: Settings, options: Mapping[str, Any]) -> int:
     """List keys, newest first, without their secrets."""
     with running_database(settings) as url:
-        keys = asyncio.run(_list(url, given["tenant"]))
+        keys = asyncio.run(_list(url, options["tenant"]))
     sys.stdout.write(
         _COLUMNS.format("ID", "BEGINS WITH", "TENANT", "SCOPES", "LAST USED", "STATE", "NAME")
     )
@@ -43,10 +43,10 @@ def show(settings: Settings, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def revoke(settings: Settings, given: Mapping[str, Any]) -> int:
+def revoke(settings: Settings, options: Mapping[str, Any]) -> int:
     """Revoke a key; all servers reject it within a second."""
     with running_database(settings) as url:
-        asyncio.run(_revoke(url, given["id"]))
+        asyncio.run(_revoke(url, options["id"]))
     return 0
 
 

@@ -42,11 +42,11 @@ Command = Callable[[Settings, Mapping[str, Any]], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the `sandbox-server` command."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments))
-    command: Command = given.pop("command")
-    names = given.keys() & Settings.model_fields.keys()
+    options = vars(parser.parse_args(arguments))
+    command: Command = options.pop("command")
+    names = options.keys() & Settings.model_fields.keys()
     try:
-        settings = Settings(**{name: given[name] for name in names if given[name] is not None})
+        settings = Settings(**{name: options[name] for name in names if options[name] is not None})
     except ValidationError as error:
         parser.error(_explain(error))
     except SettingsError as error:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{error.filename}: {error.strerror}")
     configure_logging(settings.log_level, style=settings.log_format, access_log=settings.access_log)
     try:
-        return command(settings, given)
+        return command(settings, options)
     except _EXPLAINED as error:
         sys.stderr.write(f"{error}\n")
         return _UNUSABLE
@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--directory", type=Path, required=True)
     guard.add_argument("--server-url", required=True)
     guard.set_defaults(
-        command=lambda _, given: sudo_guard.guard(
-            given["directory"], server_url=given["server_url"]
+        command=lambda _, options: sudo_guard.guard(
+            options["directory"], server_url=options["server_url"]
         )
     )
     return parser
@@ -94,8 +94,8 @@ def _serve(settings: Settings, _given: Mapping[str, Any]) -> int:
     return ended
 
 
-def _examine(settings: Settings, given: Mapping[str, Any]) -> int:
-    ended: int = import_module("sandbox_server.cli.doctor").command(settings, given)
+def _examine(settings: Settings, options: Mapping[str, Any]) -> int:
+    ended: int = import_module("sandbox_server.cli.doctor").command(settings, options)
     return ended
 
 
@@ -196,4 +196,4 @@ def _explain(error: ValidationError) -> str:
         named = variable_of(field) if field in Settings.model_fields else field
         return ".".join([named, *within])
 
-    return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())
+    return "; ".join(f"{name(problem['loc'])}: {problem['msg']}" for problem in error.errors())

@@ -55,8 +55,8 @@ class Progress:
             self._line(f"{self._name} is ready at {self._backend} {took}.")
             return
         self._line(f"Building {self._name} failed {took}.")
-        said = "\n".join(map(_printable, (reason or "Reason not recorded.").splitlines()))
-        sys.stderr.write(f"{said}\n")
+        text = "\n".join(map(_printable, (reason or "Reason not recorded.").splitlines()))
+        sys.stderr.write(f"{text}\n")
 
     def _line(self, text: str) -> None:
         sys.stdout.write(f"{_CLEAR if self._is_live else ''}{text}\n")

@@ -36,18 +36,18 @@ _LEASE = timedelta(minutes=2)
 _FAILED = 1
 
 
-def build(settings: Settings, given: Mapping[str, Any]) -> int:
+def build(settings: Settings, options: Mapping[str, Any]) -> int:
     """Build a template and show its progress; return 0 if it is ready."""
     bundled = read_bundled_templates(settings.template_dir)
-    template = bundled.templates.get(given["name"])
+    template = bundled.templates.get(options["name"])
     if template is None:
         known = ", ".join(sorted(bundled.templates))
         raise UnusableTemplates(
-            f"No template {given['name']!r} is bundled with this server. Bundled templates: {known}."
+            f"No template {options['name']!r} is bundled with this server. Bundled templates: {known}."
         )
     known_backends = backends_from_here(settings)
     with running_database(settings) as url:
-        return asyncio.run(_build(settings, url, known_backends, bundled, template, given))
+        return asyncio.run(_build(settings, url, known_backends, bundled, template, options))
 
 
 async def _build(
@@ -56,9 +56,9 @@ async def _build(
     known: Sequence[BackendSettings],
     bundled: BundledTemplates,
     template: BundledTemplate,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> int:
-    wanted = given["backend"] or known[0].name
+    wanted = options["backend"] or known[0].name
     backends = open_backends(known, installation_id="")
     try:
         if wanted not in backends:
@@ -78,7 +78,7 @@ async def _build(
                 build_reconciliation(sessions, backends, vault).waiters.release,
                 bundled=bundled,
             )
-            return await order.carry_out(builds, force=given["force"])
+            return await order.carry_out(builds, force=options["force"])
     finally:
         await backends.close()
 

@@ -24,7 +24,7 @@ _MAX_DEBT = 2  # bursts
 Clock = Callable[[], float]
 
 
-class Allowance:
+class TokenBucket:
     """A token bucket of bytes; negative after writes on credit."""
 
     def __init__(self, burst: int, *, clock: Clock = time.monotonic) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from sandbox_server.commands.command_log import OUTPUTS, Batch, CommandLog
-from sandbox_server.commands.rate_limits import TRICKLE, Allowance, Clock
+from sandbox_server.commands.rate_limits import TRICKLE, Clock, TokenBucket
 from sandbox_server.commands.recording_repository import (
     LogWrite,
     NewGap,
@@ -87,7 +87,7 @@ class Recorder:
         self._rate_limited: set[RecordedCommand] = set()  # of these, floods that take turns
         self._held: defaultdict[str, set[RecordedCommand]] = defaultdict(set)
         self._clock = clock
-        self._allowances: dict[str, Allowance] = {}  # per tenant
+        self._allowances: dict[str, TokenBucket] = {}  # per tenant
         self._recorded: Counter[str] = Counter()
         self._throttled: set[str] = set()  # tenants that exceed their share
         self._is_flushing = False
@@ -228,7 +228,7 @@ class Recorder:
         allowance = self._allowances.get(tenant_id)
         if allowance is None:
             burst = self._limits.trickle * _TRICKLE_BURST_S
-            allowance = self._allowances[tenant_id] = Allowance(burst, clock=self._clock)
+            allowance = self._allowances[tenant_id] = TokenBucket(burst, clock=self._clock)
         allowance.refill(share)
         held = self._held.get(tenant_id, ())
         if held or allowance.is_in_debt:

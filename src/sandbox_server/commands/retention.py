@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_server.commands.rate_limits import WRITE_COST, Allowance, Clock
+from sandbox_server.commands.rate_limits import WRITE_COST, Clock, TokenBucket
 from sandbox_server.log.records import RecordType
 
 LARGEST_PIECE = 64 * 1024
@@ -122,7 +122,7 @@ class BoundedStream:
         self._tail: deque[KeptRow] = deque()
         self._tail_cost = 0
         self._max_held = self._most if max_held is None else min(max_held, self._most)
-        self._allowance = Allowance(self._most, clock=clock)
+        self._allowance = TokenBucket(self._most, clock=clock)
         self._clock = clock
         self._last_received_at = clock()
         self._is_released = False

@@ -41,6 +41,6 @@ def require_started(command: Command) -> Command:
 
 
 def is_pending(command: Command) -> bool:
-    """Tell whether the request still waits. A background command only has to start, any other has to end."""
+    """Return whether the request still waits: for the start of a background command, for the end of any other."""
     awaited = {CommandState.STARTING} if command.background else COMMAND_LIVING
     return command.state in awaited

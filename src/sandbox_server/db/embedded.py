@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sandbox_server.db.account import Account, CannotRunPostgres
-from sandbox_server.db.postgres_programs import Programs
-from sandbox_server.db.postmaster import forget_strangers, has_survivors, is_running
+from sandbox_server.db.postgres_programs import PostgresPrograms
+from sandbox_server.db.postmaster import has_survivors, is_running, remove_stale_pid_files
 
 ACCOUNT = "sandbox-server"
 _USER = "sandbox"
@@ -98,10 +98,10 @@ class EmbeddedPostgres:
         finally:
             os.close(directory)
 
-    def _programs(self) -> Programs:
+    def _programs(self) -> PostgresPrograms:
         if self._given_programs is not None:
-            return Programs(self._given_programs, account=self._account)
-        return Programs.bundled(account=self._account, copies=self._directory)
+            return PostgresPrograms(self._given_programs, account=self._account)
+        return PostgresPrograms.bundled(account=self._account, copies=self._directory)
 
     def _password(self) -> str:
         if not self._password_file.exists():
@@ -147,7 +147,7 @@ class EmbeddedPostgres:
             self._account.own(directory)
         self._require_private(directory)
 
-    def _make_cluster(self, programs: Programs, *, lock: int) -> None:
+    def _make_cluster(self, programs: PostgresPrograms, *, lock: int) -> None:
         if not self._data.exists():
             fresh = self._directory / "data.new"
             shutil.rmtree(fresh, ignore_errors=True)  # its start died
@@ -162,7 +162,7 @@ class EmbeddedPostgres:
                 "migrate it with pg_dump, or install that version."
             )
 
-    def _start(self, programs: Programs, socket: Path) -> None:
+    def _start(self, programs: PostgresPrograms, socket: Path) -> None:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(socket),
@@ -175,7 +175,9 @@ class EmbeddedPostgres:
             **self._settings,
         }
         _wait(lambda: not has_survivors(self._data))
-        forget_strangers(self._data, self._data / "postmaster.pid", socket / f"{_SOCKET}.lock")
+        remove_stale_pid_files(
+            self._data, self._data / "postmaster.pid", socket / f"{_SOCKET}.lock"
+        )
         try:
             programs.start(self._data, settings=settings)
         except CannotRunPostgres:

@@ -20,7 +20,7 @@ def are_bundled() -> bool:
     return find_spec(_WHEEL) is not None
 
 
-class Programs:
+class PostgresPrograms:
     """The commands of one PostgreSQL installation, run by an account."""
 
     def __init__(self, directory: Path, *, account: Account) -> None:
@@ -28,7 +28,7 @@ class Programs:
         self._account = account
 
     @classmethod
-    def bundled(cls, *, account: Account, copies: Path) -> "Programs":
+    def bundled(cls, *, account: Account, copies: Path) -> "PostgresPrograms":
         """Use the wheel's programs, or a copy if the account cannot access the wheel."""
         # Not imported: we start PostgreSQL in another way.
         spec = find_spec(_WHEEL)
@@ -43,10 +43,10 @@ class Programs:
         return self._directory / name
 
     def major_version(self) -> str:
-        said = self._run("postgres", "--version")
-        found = re.search(r"\) (\d+)", said)
+        output = self._run("postgres", "--version")
+        found = re.search(r"\) (\d+)", output)
         if found is None:
-            raise CannotRunPostgres(f"Unexpected output of postgres --version: {said}")
+            raise CannotRunPostgres(f"Unexpected output of postgres --version: {output}")
         return found[1]
 
     def make_cluster(self, data: Path, *, user: str, password_file: Path, lock: int) -> None:

@@ -8,17 +8,17 @@ def is_running(data: Path) -> bool:
     return pid is not None and _works_on(data, pid)
 
 
-def forget_strangers(data: Path, *notes: Path) -> None:
+def remove_stale_pid_files(data: Path, *pid_files: Path) -> None:
     """Remove the pid file if its pid belongs to another process or a zombie.
 
     This happens after a restart of the machine or container, or without an init process, and PostgreSQL
     would refuse to start. If the pid is unused the file is kept: PostgreSQL then checks for remaining
     children of that server.
     """
-    for note in notes:
-        pid = _pid_in(note)
+    for pid_file in pid_files:
+        pid = _pid_in(pid_file)
         if pid is not None and _exists(pid) and not _works_on(data, pid):
-            note.unlink()
+            pid_file.unlink()
 
 
 def has_survivors(data: Path) -> bool:
@@ -29,9 +29,9 @@ def has_survivors(data: Path) -> bool:
     return any(_works_on(data, int(found.name)) for found in Path("/proc").glob("[0-9]*"))
 
 
-def _pid_in(note: Path) -> int | None:
+def _pid_in(pid_file: Path) -> int | None:
     try:
-        return int(note.read_text().split()[0])
+        return int(pid_file.read_text().split()[0])
     except (FileNotFoundError, IndexError, ValueError):
         return None
 

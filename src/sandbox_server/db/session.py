@@ -106,10 +106,10 @@ class _Session(AsyncSession):
         return _Transaction(self)
 
     async def close(self) -> None:
-        await self.settle()
+        await self.wait_for_statement()
         await super().close()
 
-    async def settle(self) -> None:
+    async def wait_for_statement(self) -> None:
         """Wait for a statement whose caller was cancelled."""
         if self._unfinished is not None:
             await asyncio.wait([self._unfinished])
@@ -125,7 +125,7 @@ class _Session(AsyncSession):
 
 class _Transaction(AsyncSessionTransaction):
     async def __aexit__(self, *failure: object) -> None:
-        await cast("_Session", self.session).settle()
+        await cast("_Session", self.session).wait_for_statement()
         await super().__aexit__(*failure)
 
 

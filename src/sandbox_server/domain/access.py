@@ -27,7 +27,7 @@ class TicketScope(StrEnum):
         return Scope.READ if self is TicketScope.READ else Scope.SANDBOXES
 
     @property
-    def given(self) -> frozenset[Scope]:
+    def granted(self) -> frozenset[Scope]:
         """The scopes of the holder at the API."""
         return frozenset() if self is TicketScope.PORT else frozenset({self.needed})
 

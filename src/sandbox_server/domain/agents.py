@@ -64,12 +64,12 @@ def read_line(content: bytes) -> dict[str, Any]:
 
 def exit_code_of(line: bytes) -> int | None:
     """Derive the exit code of a program from its last line, if that is a result."""
-    told = read_line(line)
-    codes = [code for code, state in _OF_EXITS.items() if state == told.get("state")]
-    return codes[0] if codes and told.get("type") == _RESULT else None
+    document = read_line(line)
+    codes = [code for code, state in _OF_EXITS.items() if state == document.get("state")]
+    return codes[0] if codes and document.get("type") == _RESULT else None
 
 
-_TOLD = (
+_AGENT_FIELDS = (
     *("agent", "prompt", "model", "tools", "permission_mode", "cwd"),
     *("session_id", "max_turns"),
 )
@@ -91,8 +91,8 @@ class AgentRunRequest:
     envs: Mapping[str, str] = field(default_factory=dict, repr=False)
     pause_after: bool = False
 
-    def told_to_agent(self) -> dict[str, Any]:
+    def agent_document(self) -> dict[str, Any]:
         """Build the document that the program in the sandbox receives."""
-        given = {name: getattr(self, name) for name in _TOLD}
-        given["timeout_s"] = None if self.timeout is None else self.timeout.total_seconds()
-        return {name: value for name, value in given.items() if value is not None}
+        fields = {name: getattr(self, name) for name in _AGENT_FIELDS}
+        fields["timeout_s"] = None if self.timeout is None else self.timeout.total_seconds()
+        return {name: value for name, value in fields.items() if value is not None}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sandbox_server.domain.explanations import clock
+from sandbox_server.domain.explanations import format_instant
 from sandbox_server.domain.state import State
 
 OCCUPIES_SLOT = frozenset(
@@ -74,12 +74,16 @@ class BackendCapacity:
         """Explain why a sandbox in this state waits for a slot here."""
         name = self.backend
         if not self.answers:
-            since = "" if self.silent_since is None else f" since {clock(self.silent_since)}"
+            since = (
+                "" if self.silent_since is None else f" since {format_instant(self.silent_since)}"
+            )
             return f"Backend {name} does not answer{since}."
         if self.drained and state is State.QUEUED:
             return f"Backend {name} is drained."
         if self.busy_until is not None:
-            return f"Backend {name} is busy; the next attempt is at {clock(self.busy_until)}."
+            return (
+                f"Backend {name} is busy; the next attempt is at {format_instant(self.busy_until)}."
+            )
         if self.has_slot_for(state):
             return f"A slot at {name} is about to be assigned."
         taken = f"All {self.capacity} slots at {name} are in use"

@@ -35,8 +35,8 @@ class SandboxRequest:
 
     def secrets(self) -> dict[str, Any]:
         """List the values that are stored encrypted."""
-        given = {"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}
-        return {name: values for name, values in given.items() if values}
+        secrets = {"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}
+        return {name: values for name, values in secrets.items() if values}
 
 
 class SandboxPatch(TypedDict, total=False):
@@ -98,5 +98,5 @@ class Idempotency:
     @classmethod
     def of(cls, key: str, *, method: str, path: str, body: Any) -> Self:
         """Compute the digest; the order of fields in a body does not matter."""
-        said = json.dumps([method, path, body], sort_keys=True, separators=(",", ":"))
-        return cls(key=key, digest=hashlib.sha256(said.encode()).digest())
+        canonical = json.dumps([method, path, body], sort_keys=True, separators=(",", ":"))
+        return cls(key=key, digest=hashlib.sha256(canonical.encode()).digest())

@@ -61,7 +61,7 @@ class Definition:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """Read what `document` gave."""
-        steps = [Step(StepKind(one["kind"]), one["argument"]) for one in document["steps"]]
+        steps = [Step(StepKind(step["kind"]), step["argument"]) for step in document["steps"]]
         return cls(**{**document, "steps": steps})
 
 

@@ -80,7 +80,7 @@ def find_gap(log: EventLog, *, after: int) -> Item | None:
 
 
 def _created_after_removal(log: EventLog) -> bool:
-    """Tell whether the sandbox was created after the removed events, which then concern others."""
+    """Return whether the sandbox was created after the removed events, which then belong to others."""
     if log.created_at is None or log.removed_at is None:
         return False
     return log.created_at > log.removed_at

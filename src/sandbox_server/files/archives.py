@@ -53,7 +53,7 @@ class Archives:
             archive = _new_archive()
             async with _removed_afterwards(session, archive):
                 await session.transfers.upload(
-                    archive, body.parts, length=body.length, told_as=location.path
+                    archive, body.parts, length=body.length, reported_path=location.path
                 )
                 await _run_tar(session, _UNPACK, directory, archive)
 

@@ -40,7 +40,7 @@ class Conditions:
             raise FileChanged(path, etag=etag)
 
     def is_known(self, found: Entry) -> bool:
-        """Tell whether the client already has this version."""
+        """Return whether the client already has this version."""
         if self.if_none_match is not None:
             return _matches(self.if_none_match, found.etag, weakly=True)
         since = _instant(self.if_modified_since)

@@ -91,7 +91,7 @@ class FileContents:
             _require(conditions, location.path, before)
             target = location.path if before is None else before.path
             async with _temporary_path(session, target) as temporary:
-                new = await _upload(session, temporary, body, told_as=location.path)
+                new = await _upload(session, temporary, body, reported_path=location.path)
                 async with self._path_locks.hold(location.sandbox_id, target):
                     now = await _replaceable(session.files, target)
                     _require(conditions, location.path, now)
@@ -128,7 +128,7 @@ async def _open(session: FileSession, path: str, conditions: Conditions) -> Cont
 
 
 def _is_same_version(opened: OpenedFile, entry: Entry, part: ByteRange | None) -> bool:
-    """Tell whether the opened file is the version that was looked at before."""
+    """Return whether the opened file still has the version that was checked."""
     modified = format_datetime(entry.modified_at, usegmt=True)
     is_whole = part is not None or opened.length == entry.size
     return is_whole and opened.modified in (None, modified)
@@ -176,7 +176,7 @@ async def _temporary_path(session: FileSession, target: str) -> AsyncIterator[st
         raise
 
 
-async def _upload(session: FileSession, temporary: str, body: Body, *, told_as: str) -> Entry:
+async def _upload(session: FileSession, temporary: str, body: Body, *, reported_path: str) -> Entry:
     sent = 0
 
     async def counted() -> AsyncGenerator[bytes, None]:
@@ -186,7 +186,9 @@ async def _upload(session: FileSession, temporary: str, body: Body, *, told_as: 
                 sent += len(part)
                 yield part
 
-    await session.transfers.upload(temporary, counted(), length=body.length, told_as=told_as)
+    await session.transfers.upload(
+        temporary, counted(), length=body.length, reported_path=reported_path
+    )
     new = await session.files.stat(temporary)
     if new.size != sent:
         raise AnswerLost(str(session.row.backend), f"the sandbox stored {new.size} of {sent} bytes")

@@ -67,7 +67,7 @@ PASSED_ON: tuple[Failure, ...] = (
 
 
 def failures_of(route: APIRoute) -> Iterator[Failure]:
-    """Find what is declared for a route, by itself and by all that it asks for."""
+    """Collect the errors declared by a route and its dependencies."""
     for depends in route.dependencies:
         yield from _declared_by(depends.dependency)
     yield from _declared_by(route.endpoint)

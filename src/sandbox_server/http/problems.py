@@ -133,7 +133,7 @@ def _type_of(code: str) -> str:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Tell whether it was the database that failed, and in a way that passes."""
+    """Return whether it is a transient failure of the database."""
     sqlstate = getattr(getattr(error, "orig", error), "sqlstate", None) or ""
     return sqlstate[:2] in _PASSING or isinstance(error, PoolExhausted | ConnectionError | gaierror)
 
@@ -170,7 +170,7 @@ async def _invalid(connection: HTTPConnection, error: Exception) -> ProblemRespo
     request_id = connection.state.request_id
     if isinstance(
         getattr(known, "body", None), bytes
-    ):  # FastAPI leaves a body alone that is not said to be JSON
+    ):  # FastAPI does not parse a body without a JSON content type
         return render_fault(NOT_JSON, request_id=request_id)
     return render_fault(INVALID, request_id=request_id, parts=list(_located(known.errors())))
 

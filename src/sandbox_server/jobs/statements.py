@@ -82,14 +82,14 @@ def _lease() -> Insert:
 
 def _lock_held() -> CTE:
     """Lock the rows of jobs that are still leased to their holders, with their next due instants."""
-    given = select(
+    requested = select(
         func.unnest(bindparam("ids", type_=ARRAY(BigInteger))).label("id"),
         func.unnest(bindparam("holders", type_=ARRAY(Text))).label("leased_by"),
         func.unnest(bindparam("ats", type_=ARRAY(INSTANT))).label("at"),
-    ).subquery("given")
+    ).subquery("requested")
     return (
-        select(ROW.id, given.c.at)
-        .join(given, and_(ROW.id == given.c.id, ROW.leased_by == given.c.leased_by))
+        select(ROW.id, requested.c.at)
+        .join(requested, and_(ROW.id == requested.c.id, ROW.leased_by == requested.c.leased_by))
         .with_for_update(of=JOBS, skip_locked=True)
         .cte("held")
     )

@@ -58,7 +58,7 @@ class Worker:
     ) -> Exception | None:
         """Run the handler and acknowledge the job; returns the error of a failed attempt.
 
-        `leave` is called when the handler is done.
+        `release` is called when the handler is done, before the acknowledgement.
         """
         task = asyncio.current_task()
         assert task is not None

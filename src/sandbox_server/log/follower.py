@@ -68,7 +68,7 @@ class LogFollower:
             self._cut()
 
     def is_stalled(self, *, since: float) -> bool:
-        """Tell whether a block handed out before that time of the loop's clock is still being sent."""
+        """Return whether a block handed out before that time of the event loop's clock is still being sent."""
         return self._sending_since is not None and self._sending_since < since
 
     async def blocks(self) -> AsyncGenerator[Block, None]:

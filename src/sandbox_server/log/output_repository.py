@@ -119,7 +119,7 @@ class CommandOutputRepository:
         return await self._session.scalar(beyond) or 0
 
     async def has_ended(self, command_id: str) -> bool:
-        """Tell whether a command's log is complete. The log of a removed command is."""
+        """Return whether a command's log is complete, which it is for a removed command."""
         own = select(Command.state).where(Command.id == command_id)
         return await self._session.scalar(own) not in COMMAND_LIVING
 

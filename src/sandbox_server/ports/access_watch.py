@@ -22,13 +22,13 @@ class AccessWatch:
         self._authenticator = authenticator
         self._connections: dict[Upstream, Caller] = {}
         self._endless: set[Upstream] = set()
-        self._asked = asyncio.Event()
+        self._has_connections = asyncio.Event()
 
     @contextmanager
     def watch(self, upstream: Upstream, caller: Caller) -> Iterator[None]:
         """Watch the connection of a caller until the block ends."""
         self._connections[upstream] = caller
-        self._asked.set()
+        self._has_connections.set()
         try:
             yield
         finally:
@@ -36,7 +36,7 @@ class AccessWatch:
             self._endless.discard(upstream)
 
     def mark_endless(self, upstream: Upstream) -> None:
-        """Note that the response has no end of its own."""
+        """Mark a connection whose response has no end of its own."""
         self._endless.add(upstream)
 
     def close_endless(self) -> None:
@@ -47,10 +47,10 @@ class AccessWatch:
     async def run(self) -> None:
         """Check the access of callers periodically, until cancelled."""
         while True:
-            await self._asked.wait()
+            await self._has_connections.wait()
             await asyncio.sleep(CHECK_INTERVAL.total_seconds())
             if not self._connections:
-                self._asked.clear()
+                self._has_connections.clear()
             for caller in {each.secret_hash: each for each in self._connections.values()}.values():
                 with suppress(*OUTAGES):
                     await self._look(caller)

@@ -16,14 +16,14 @@ from sandbox_server.proxy.public_origin import path_origin
 from sandbox_server.proxy.targets import PortTarget, PublicAddress, path_of
 from sandbox_server.structured_logging import add_to_log_context
 
-PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
+PROXY_PATH = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _MAX_PORT = 65_535
-_ROUTE = NamedRoute(PATH_FORM)
+_ROUTE = NamedRoute(PROXY_PATH)
 
 
-class PathForm:
+class PathProxy:
     """Forwards requests below a path of the API to a port of a sandbox.
 
     Responses have the origin of the API. They are therefore sandboxed in browsers: no scripts, no cookies.

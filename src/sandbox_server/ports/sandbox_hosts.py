@@ -21,7 +21,7 @@ from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget, PublicAddress
 from sandbox_server.structured_logging import log_context
 
-_HOST_FORM = NamedRoute("{port}-{sandbox_id}")
+_ROUTE = NamedRoute("{port}-{sandbox_id}")
 
 
 class SandboxHosts:
@@ -52,7 +52,7 @@ class SandboxHosts:
             return
         request_id = new_id()
         scope.setdefault("state", {})["request_id"] = request_id
-        scope["route"] = _HOST_FORM
+        scope["route"] = _ROUTE
         with log_context(request_id=request_id):
             await self._instrumented(scope, receive, send)
 

@@ -26,10 +26,10 @@ class BackendRepository:
 
     async def register(self, name: str, *, capacity: int, paused_takes_place: bool) -> None:
         """Store the settings of a backend; other columns stay."""
-        said = {"capacity": capacity, "paused_takes_place": paused_takes_place}
-        upsert = insert(Backend).values(name=name, **said)
+        values = {"capacity": capacity, "paused_takes_place": paused_takes_place}
+        upsert = insert(Backend).values(name=name, **values)
         await self._session.execute(
-            upsert.on_conflict_do_update(index_elements=[Backend.name], set_=said)
+            upsert.on_conflict_do_update(index_elements=[Backend.name], set_=values)
         )
 
     async def retire_except(self, names: Collection[str], *, reason: str) -> None:

@@ -87,7 +87,7 @@ class BackendSettings(BaseModel):
     @field_validator("templates")
     @classmethod
     def _require_references(cls, templates: tuple[str, ...]) -> tuple[str, ...]:
-        read = [TemplateReference.parse(one) for one in templates]
+        read = [TemplateReference.parse(template) for template in templates]
         if None in read:
             raise ValueError("A template is given as name, name:tag or namespace/name:tag.")
         return tuple(map(str, read))

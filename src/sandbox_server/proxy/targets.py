@@ -50,7 +50,7 @@ class PublicAddress:
         return f"{self.api_url}{path_of(PortTarget(sandbox_id, port))}/"
 
     def is_sandbox_host(self, host: str) -> bool:
-        """Tell whether a host has the form of a sandbox host, whether or not the sandbox exists."""
+        """Return whether a host has the form of a sandbox host, whether or not the sandbox exists."""
         return self._label(host) is not None
 
     def find(self, host: str) -> PortTarget:

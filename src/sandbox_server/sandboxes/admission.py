@@ -56,7 +56,10 @@ class Admission:
         async with self._sessions.begin() as session:
             capacities = await CapacityRepository(session).lock_waited_for(job.subject)
             await allocate_slots(session, capacities)
-        return next((one.busy_until for one in capacities if one.backend == job.subject), None)
+        return next(
+            (capacity.busy_until for capacity in capacities if capacity.backend == job.subject),
+            None,
+        )
 
     async def add(
         self, session: AsyncSession, row: Sandbox, now: datetime, *, quota_free: bool
@@ -74,7 +77,7 @@ class Admission:
             await _enqueue(session, row)
 
     async def add_without_candidates(self, session: AsyncSession, row: Sandbox) -> None:
-        """Insert a sandbox that stays queued until there is what it is created from."""
+        """Insert a sandbox that stays queued until its template is ready."""
         await SandboxRepository(session).add(row)
         await _enqueue(session, row)
 
@@ -88,7 +91,7 @@ class Admission:
         self, session: AsyncSession, row: Sandbox, locked: Sequence[BackendCapacity]
     ) -> bool:
         """Resume a paused sandbox with the target `running`; returns whether it got a slot at once."""
-        if row.backend not in {one.backend for one in locked}:  # it has been paused since
+        if row.backend not in {capacity.backend for capacity in locked}:  # it has been paused since
             await JobRepository(session).due(ADMISSION, str(row.backend))
             return False
         await allocate_slots(session, locked, own=row.id, by=self._by)
@@ -140,9 +143,19 @@ async def _enqueue(session: AsyncSession, row: Sandbox) -> None:
 
 async def _find_free(session: AsyncSession, candidates: Sequence[str]) -> str | None:
     """Lock the candidates and find the best one with a free slot."""
-    locked = {one.backend: one for one in await CapacityRepository(session).lock(candidates)}
+    locked = {
+        capacity.backend: capacity
+        for capacity in await CapacityRepository(session).lock(candidates)
+    }
     known = (locked[name] for name in candidates if name in locked)
-    return next((one.backend for one in known if one.free > 0 and one.admits(State.QUEUED)), None)
+    return next(
+        (
+            capacity.backend
+            for capacity in known
+            if capacity.free > 0 and capacity.admits(State.QUEUED)
+        ),
+        None,
+    )
 
 
 def _enter(row: Sandbox, backend: str, now: datetime) -> None:

@@ -191,4 +191,4 @@ async def list_metrics(
 ) -> Page[MetricRead]:
     """List the resource usage of a sandbox, oldest first, as far back as its provider has data."""
     used = await controller.metrics(caller, sandbox_id)
-    return Page(items=[view_usage(one) for one in used], next_cursor=None)
+    return Page(items=[view_usage(usage) for usage in used], next_cursor=None)

@@ -73,7 +73,7 @@ class ProviderCalls:
         backend, known = self._client(observed.row), observed.row.backend_sandbox_id
         found = {observed.found.id} if observed.found else set()
         if known is None and not found:
-            found = {one.id for one in await backend.find(observed.row.id)}
+            found = {sandbox.id for sandbox in await backend.find(observed.row.id)}
         for provider_id in found | ({known} if known else set()):
             await backend.kill(provider_id)
 
@@ -102,7 +102,9 @@ async def _keep_one(
     backend: E2BBackend, found: Iterable[ProviderSandbox], known_id: str | None
 ) -> ProviderSandbox | None:
     """Keep the sandbox that the row names, or else the oldest."""
-    ours = sorted(found, key=lambda one: (one.id != known_id, one.started_at, one.id))
+    ours = sorted(
+        found, key=lambda sandbox: (sandbox.id != known_id, sandbox.started_at, sandbox.id)
+    )
     for other in ours[1:]:
         await backend.kill(other.id)
     return ours[0] if ours else None

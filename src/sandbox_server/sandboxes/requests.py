@@ -30,22 +30,22 @@ KeepAliveBody = Annotated[KeepAlive, Body(default_factory=KeepAlive)]
 
 
 def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -> SandboxRequest:
-    given = _fields(body)
+    fields = _fields(body)
     return (
-        SandboxRequest(**given)
+        SandboxRequest(**fields)
         if session_id is None
-        else SandboxRequest(**given, session_id=session_id)
+        else SandboxRequest(**fields, session_id=session_id)
     )
 
 
 def to_sandbox_patch(body: SandboxUpdate) -> SandboxPatch:
     """Read a patch; null leaves a value unchanged, except for nullable ones."""
-    given = _fields(body)
+    fields = _fields(body)
     if "idle_timeout_s" in body.model_fields_set:
-        given["idle_timeout"] = (
+        fields["idle_timeout"] = (
             None if body.idle_timeout_s is None else timedelta(seconds=body.idle_timeout_s)
         )
-    return cast("SandboxPatch", given)
+    return cast("SandboxPatch", fields)
 
 
 async def find_filter(
@@ -65,22 +65,24 @@ async def find_filter(
 
 def _labels(request: Request) -> dict[str, str]:
     """Read the parameters `metadata.NAME=TEXT`."""
-    given = request.query_params.items()
+    fields = request.query_params.items()
     asked = {
-        name.removeprefix(_METADATA): text for name, text in given if name.startswith(_METADATA)
+        name.removeprefix(_METADATA): text for name, text in fields if name.startswith(_METADATA)
     }
     try:
         return _LABELS.validate_python(asked)
     except ValidationError as error:
-        located = [{**one, "loc": ("query", "metadata", *one["loc"])} for one in error.errors()]
+        located = [
+            {**problem, "loc": ("query", "metadata", *problem["loc"])} for problem in error.errors()
+        ]
         raise RequestValidationError(located) from None
 
 
 def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
-    given = request_fields(body)
-    if "on_timeout" in given:
-        given["on_timeout"] = OnTimeout(given["on_timeout"])
-    return given
+    fields = request_fields(body)
+    if "on_timeout" in fields:
+        fields["on_timeout"] = OnTimeout(fields["on_timeout"])
+    return fields
 
 
 FilterDep = Annotated[SandboxFilter, Depends(find_filter)]

@@ -210,10 +210,10 @@ class SandboxController:
         return self._access.usable(row)
 
     async def until_left(self, caller: Caller, sandbox_id: str) -> Sandbox:
-        """Wait until a sandbox does not run any more."""
+        """Wait until a sandbox no longer runs."""
 
-        async def read(told: Sandbox | None) -> Sandbox:
-            return told or await self.get(caller, sandbox_id)
+        async def read(committed: Sandbox | None) -> Sandbox:
+            return committed or await self.get(caller, sandbox_id)
 
         with self._waiting.watch(sandbox_id, poll_every=_POLL_SELDOM) as watch:
             row = await self.get(caller, sandbox_id)

@@ -144,7 +144,7 @@ class StepExecutor:
         return await self._commit(observed, self._done(observed, State.STOPPED))
 
     async def kill_leftovers(self, observed: Observation) -> None:
-        """Kill what is left at the provider of a sandbox that has ended."""
+        """Kill remaining provider sandboxes of an ended row."""
         await self._calls.kill(observed)
 
     async def _extend(self, observed: Observation) -> Observation:

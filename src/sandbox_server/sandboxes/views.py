@@ -34,7 +34,7 @@ from sandbox_server.vault import Vault
 
 
 class ServiceViews(Protocol):
-    """What is known about the services in sandboxes."""
+    """The recorded health of services in sandboxes."""
 
     def view(self, row: Sandbox) -> ServicesRead | None: ...
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.process_handle import Identity, LivingProcess
+from sandbox_server.supervisor.process_handle import ProcessHandle, ProcessIdentity
 from sandbox_server.supervisor.state_directory import write_private
 
 HOST = "127.0.0.1"
@@ -62,7 +62,7 @@ class EngineAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineNote:
-    """What is stored about an engine for later guards."""
+    """Record of an engine for later guards."""
 
     pid: int
     began: str
@@ -71,8 +71,8 @@ class EngineNote:
     ready: bool = False
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.pid, self.began)
+    def identity(self) -> ProcessIdentity:
+        return ProcessIdentity(self.pid, self.began)
 
 
 class LocalEngine:
@@ -84,7 +84,7 @@ class LocalEngine:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._process: LivingProcess | None = None
+        self._process: ProcessHandle | None = None
         self._is_provisional = False
         self._confirmation: int | None = None  # our end of the engine's standard input
 
@@ -100,7 +100,7 @@ class LocalEngine:
     def find_running(self) -> EngineAddress | None:
         """Return the address of a running engine, also if another process guards it."""
         note = self.find_note()
-        found = None if note is None else LivingProcess.find(note.identity)
+        found = None if note is None else ProcessHandle.find(note.identity)
         if note is None or found is None:
             return None
         os.close(found.fileno())
@@ -140,7 +140,7 @@ class LocalEngine:
         if self._process is not None:
             _show("stopping: the server did not start")
             _await_undo(self._process)
-            self.bury()
+            self.reap()
         self._unconfirmed.unlink(missing_ok=True)
 
     def name_server(self, url: str) -> None:
@@ -170,13 +170,13 @@ class LocalEngine:
         note = self._note()
         with self.log.open(errors="replace") as log:
             log.seek(note.log_at)
-            said = ""
+            output = ""
             # Its own message counts: another process may answer at that port.
-            while not (note.ready or _LISTENING in said):
+            while not (note.ready or _LISTENING in output):
                 ended = self.has_ended(_GLANCE)
-                said += (new := log.read())
-                if ended and _LISTENING not in said:
-                    return self._explain_end(said)
+                output += (new := log.read())
+                if ended and _LISTENING not in output:
+                    return self._explain_end(output)
                 _show(new)
                 if starter is not None and select.select([starter], [], [], 0)[0]:
                     raise CannotServe("The server ended before its engine was ready.")
@@ -187,16 +187,16 @@ class LocalEngine:
         assert self._process is not None
         return self._process.has_ended(patience)
 
-    def bury(self) -> int | None:
+    def reap(self) -> int | None:
         """Release the ended engine."""
         process, self._process = self._process, None
-        return None if process is None else process.bury()
+        return None if process is None else process.reap()
 
     def stop(self) -> None:
         """Stop it; its sandboxes are kept."""
         if self._process is not None:
             self._process.stop(patience=_STOPS_WITHIN)
-            self.bury()
+            self.reap()
 
     def rotate_log(self) -> None:
         """Rotate the log, keeping one old file."""
@@ -212,9 +212,9 @@ class LocalEngine:
         except FileNotFoundError:
             return None
 
-    def _find(self) -> LivingProcess | None:
+    def _find(self) -> ProcessHandle | None:
         note = self.find_note()
-        return None if note is None else LivingProcess.find(note.identity)
+        return None if note is None else ProcessHandle.find(note.identity)
 
     @property
     def _unconfirmed(self) -> Path:
@@ -227,7 +227,7 @@ class LocalEngine:
         left = self._find()
         if left is not None:
             _await_undo(left)
-            left.bury()
+            left.reap()
         self._unconfirmed.unlink()
 
     def close_confirmation(self) -> None:
@@ -236,7 +236,7 @@ class LocalEngine:
             os.close(self._confirmation)
             self._confirmation = None
 
-    def _start(self, port: int) -> LivingProcess:
+    def _start(self, port: int) -> ProcessHandle:
         self.rotate_log()
         self.close_confirmation()  # of an ended engine
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -256,9 +256,9 @@ class LocalEngine:
             os.close(log)
             os.close(stdin)
         started.returncode = 0  # reaped through its pidfd, or by its new parent
-        identity = Identity.of(started.pid)
+        identity = ProcessIdentity.of(started.pid)
         self._write_note(EngineNote(**asdict(identity), port=port, log_at=log_at))
-        return LivingProcess(identity, os.pidfd_open(started.pid))
+        return ProcessHandle(identity, os.pidfd_open(started.pid))
 
     def _open_stdin(self) -> int:
         if not self._is_provisional:
@@ -291,14 +291,14 @@ class LocalEngine:
                 return port
         raise CannotServe(f"No free port for the engine between {_PORTS[0]} and {_PORTS[-1]}.")
 
-    def _explain_end(self, said: str) -> str:
-        status = self.bury()
+    def _explain_end(self, output: str) -> str:
+        status = self.reap()
         if status == UNUSABLE:
-            return said.strip()
-        return f"The engine exited ({status}). End of {self.log}:\n{said[-2000:]}"
+            return output.strip()
+        return f"The engine exited ({status}). End of {self.log}:\n{output[-2000:]}"
 
 
-def _await_undo(engine: LivingProcess) -> None:
+def _await_undo(engine: ProcessHandle) -> None:
     if not engine.has_ended(_UNDOES_WITHIN):
         engine.stop(patience=_STOPS_WITHIN)
 
@@ -312,12 +312,12 @@ def _is_free(port: int) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    given = {
+    passed_on = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_PASSED_ON) or name.lower() in _PROXIES
     }
-    return {"SANDBOX_ENGINE_READY_TEMPLATES": AGENT, **given}
+    return {"SANDBOX_ENGINE_READY_TEMPLATES": AGENT, **passed_on}
 
 
 def _show(text: str) -> None:

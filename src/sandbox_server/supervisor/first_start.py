@@ -62,10 +62,10 @@ async def _require_same_engine(sessions: Sessions, engine: EngineAddress) -> Non
 
 
 async def _provide_encryption_keys(sessions: Sessions, settings: Settings) -> SecretStr:
-    given = settings.encryption_keys
-    keys = [] if given is None else read_keys(given.get_secret_value())
+    configured = settings.encryption_keys
+    keys = [] if configured is None else read_keys(configured.get_secret_value())
     await open_vault(sessions, keys=keys, state_dir=settings.state_dir)
-    return given or SecretStr((settings.state_dir / KEY_FILE).read_text())
+    return configured or SecretStr((settings.state_dir / KEY_FILE).read_text())
 
 
 async def _provide_admin_key(sessions: Sessions, file: Path) -> str | None:

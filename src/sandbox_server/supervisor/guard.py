@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sandbox_server.supervisor.engine import LocalEngine
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.guard_channel import CONFIRMED, STARTED, STOP, STOPPED, GuardLink
+from sandbox_server.supervisor.guard_channel import CONFIRMED, STARTED, STOP, STOPPED, GuardChannel
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def _open_lock(directory: Path) -> int:
 class EngineGuard:
     """Restarts the engine whenever it dies, until the server is done."""
 
-    def __init__(self, engine: LocalEngine, link: GuardLink) -> None:
+    def __init__(self, engine: LocalEngine, link: GuardChannel) -> None:
         self._engine = engine
         self._link = link
         self._delay = _FIRST_DELAY
@@ -103,7 +103,7 @@ class EngineGuard:
         return timedelta(seconds=max(self._start_at - time.monotonic(), 0))
 
     def _note_end(self) -> None:
-        status = self._engine.bury()
+        status = self._engine.reap()
         if timedelta(seconds=time.monotonic() - self._started) > _STEADY:
             self._delay = _FIRST_DELAY
         seconds = self._delay.total_seconds()

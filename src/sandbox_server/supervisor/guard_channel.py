@@ -12,7 +12,7 @@ _LONGEST_ORDER = 64
 
 
 @dataclass(frozen=True)
-class GuardLink:
+class GuardChannel:
     """One end of the channel between a server and the guard of its engine."""
 
     orders: IO[str]
@@ -49,11 +49,11 @@ class GuardLink:
         self.answers.close()
 
 
-def make_link() -> tuple[GuardLink, GuardLink]:
+def make_guard_channel() -> tuple[GuardChannel, GuardChannel]:
     """Create both ends, guard's and server's, before a fork."""
     guards, servers = socket.socketpair()
     with guards, servers:
         return (
-            GuardLink(orders=guards.makefile("r"), answers=guards.makefile("w")),
-            GuardLink(orders=servers.makefile("w"), answers=servers.makefile("r")),
+            GuardChannel(orders=guards.makefile("r"), answers=guards.makefile("w")),
+            GuardChannel(orders=servers.makefile("w"), answers=servers.makefile("r")),
         )

@@ -13,10 +13,10 @@ from sandbox_server.db.account import Account
 from sandbox_server.db.schema_migrations import migrations_directory
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.signals import (
-    HEEDED,
+    HANDLED_SIGNALS,
     Interrupted,
     restore_defaults,
-    signals_held,
+    signals_blocked,
 )
 
 _CLONE_NEWNS = 0x00020000
@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def try_programs(account: Account) -> int:
     """Check that the account can run our programs; return the exit code of a trial process."""
-    with signals_held():
+    with signals_blocked():
         child = fork_as(account, lambda: 0)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
@@ -50,7 +50,7 @@ def fork_as(
     status = 1
     try:
         restore_defaults()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
         close()
         os.setpgid(0, 0)
         show_programs(account, programs_in_use())
@@ -89,7 +89,9 @@ def show_programs(account: Account, programs: Iterable[Path]) -> None:
     In a private mount namespace, each inaccessible directory is covered by an empty one, in which our
     programs are bind-mounted at their path.
     """
-    hidden = {one: closed for one in programs if (closed := account.closed_parent(one / "x"))}
+    hidden = {
+        program: closed for program in programs if (closed := account.closed_parent(program / "x"))
+    }
     if not hidden:
         return
     try:
@@ -105,15 +107,17 @@ def show_programs(account: Account, programs: Iterable[Path]) -> None:
 
 def programs_in_use() -> list[Path]:
     """List the directories that this Python imports from, without nested ones."""
-    used = {Path(one).resolve() for one in (*sys.path, *sysconfig.get_paths().values()) if one}
+    used = {Path(path).resolve() for path in (*sys.path, *sysconfig.get_paths().values()) if path}
     used |= {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), migrations_directory()}
-    existing = {one for one in used if one.is_dir()}
-    return sorted(one for one in existing if existing.isdisjoint(one.parents))
+    existing = {path for path in used if path.is_dir()}
+    return sorted(path for path in existing if existing.isdisjoint(path.parents))
 
 
 def _uncover(hidden: dict[Path, Path]) -> None:
-    opened = {one: os.open(one, os.O_PATH | os.O_CLOEXEC) for one in hidden}
-    for closed in {one for one in hidden.values() if set(hidden.values()).isdisjoint(one.parents)}:
+    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in hidden}
+    for closed in {
+        path for path in hidden.values() if set(hidden.values()).isdisjoint(path.parents)
+    }:
         _mount("tmpfs", closed, kind="tmpfs", options="mode=0755,size=1m")
     for program, descriptor in opened.items():
         program.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ _START = 19  # index of starttime among the fields after the name in /proc/PID/s
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """Unique identity of a process: boot, start time and pid."""
 
     pid: int
@@ -26,15 +26,15 @@ class Identity:
         return cls(pid, f"{boot}/{fields.split()[_START]}")
 
 
-class LivingProcess:
+class ProcessHandle:
     """A handle (pidfd) to a process, which need not be a child."""
 
-    def __init__(self, identity: Identity, pidfd: int) -> None:
+    def __init__(self, identity: ProcessIdentity, pidfd: int) -> None:
         self.identity = identity
         self._pidfd = pidfd
 
     @classmethod
-    def find(cls, identity: Identity) -> "LivingProcess | None":
+    def find(cls, identity: ProcessIdentity) -> "ProcessHandle | None":
         try:
             pidfd = os.pidfd_open(identity.pid)
         except ProcessLookupError:
@@ -42,7 +42,7 @@ class LivingProcess:
         # Compared after the pidfd was opened: the pid can no longer be reused.
         with suppress(FileNotFoundError, ProcessLookupError):
             found = cls(identity, pidfd)
-            if Identity.of(identity.pid) == identity and not found.has_ended(timedelta()):
+            if ProcessIdentity.of(identity.pid) == identity and not found.has_ended(timedelta()):
                 return found
         os.close(pidfd)
         return None
@@ -65,7 +65,7 @@ class LivingProcess:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         self.has_ended(patience)
 
-    def bury(self) -> int | None:
+    def reap(self) -> int | None:
         """Close the handle and reap the process; return its exit code if it was a child."""
         os.close(self._pidfd)
         try:

@@ -32,7 +32,7 @@ from sandbox_server.settings import Settings, forget_variables
 from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
 from sandbox_server.supervisor.first_start import get_ready, prepare_database
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
-from sandbox_server.supervisor.guard_channel import GuardLink, make_link
+from sandbox_server.supervisor.guard_channel import GuardChannel, make_guard_channel
 from sandbox_server.supervisor.listeners import listen, url_of
 from sandbox_server.supervisor.privileges import fork_as, try_programs
 from sandbox_server.supervisor.providers import (
@@ -41,10 +41,10 @@ from sandbox_server.supervisor.providers import (
     needs_engine,
     with_agent_template,
 )
-from sandbox_server.supervisor.server_main import Work, serve_api
-from sandbox_server.supervisor.signals import HEEDED, signals_held, unwinding_on_signals
+from sandbox_server.supervisor.server_main import ServeOptions, serve_api
+from sandbox_server.supervisor.signals import HANDLED_SIGNALS, signals_blocked, unwinding_on_signals
 from sandbox_server.supervisor.state_directory import sole_server
-from sandbox_server.supervisor.sudo_guard import raised_guard, require_sudo
+from sandbox_server.supervisor.sudo_guard import guard_with_sudo, require_sudo
 from sandbox_server.templates.bundled import BundledTemplates, load_bundled_templates
 
 
@@ -83,7 +83,7 @@ def _serve_as_user(start: _Start) -> int:
     require_sudo()
     with (
         _database(settings) as prepared,
-        raised_guard(engine_directory(settings), server_url=start.url) as (address, link),
+        guard_with_sudo(engine_directory(settings), server_url=start.url) as (address, link),
     ):
         return _serve(_work(start, prepared, engine=address), link)
 
@@ -96,8 +96,8 @@ def _serve_as_account(start: _Start) -> int:
     with _database(settings) as prepared, _engine(start) as engine:
         address = None if engine is None else engine.address
         work = _work(start, prepared, engine=address)
-        guards, servers = make_link()
-        with signals_held():
+        guards, servers = make_guard_channel()
+        with signals_blocked():
             server = fork_as(
                 account,
                 partial(_serve, work, None if engine is None else servers),
@@ -116,14 +116,14 @@ def _serve_as_account(start: _Start) -> int:
     return ended if ended >= 0 else 128 - ended
 
 
-def _close_parents(guards: GuardLink, engine: LocalEngine | None) -> None:
+def _close_parents(guards: GuardChannel, engine: LocalEngine | None) -> None:
     """Close the parent's descriptors in the child: otherwise the parent's end would go unnoticed."""
     guards.close()
     if engine is not None:
         engine.close_confirmation()
 
 
-def _serve(work: Work, link: GuardLink | None = None) -> int:
+def _serve(work: ServeOptions, link: GuardChannel | None = None) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every connection is an open file
     _collect_garbage_seldom()
@@ -136,7 +136,7 @@ def _serve(work: Work, link: GuardLink | None = None) -> int:
 def _collect_garbage_seldom() -> None:
     """Avoid frequent long garbage collections with many connections.
 
-    With a thousand followers each took 0.2 s, and p99 of their events was 336 ms instead of 90 ms. What is loaded by now is never
+    With a thousand followers each took 0.2 s, and p99 of their events was 336 ms instead of 90 ms. Objects that exist by now is never
     garbage.
     """
     gc.collect()
@@ -144,7 +144,9 @@ def _collect_garbage_seldom() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = None) -> Work:
+def _work(
+    start: _Start, prepared: Settings, *, engine: EngineAddress | None = None
+) -> ServeOptions:
     found = prepared.model_copy(
         update={
             "port": start.listeners[0].getsockname()[1],
@@ -152,12 +154,12 @@ def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = N
             "agent_template": with_agent_template(prepared),
         }
     )
-    return Work(
+    return ServeOptions(
         found,
         start.listeners,
         new_admin_key=asyncio.run(get_ready(found, engine=engine)),
         # No other server can take over: engine and database are ours.
-        rest_at_end=engine is not None and start.settings.database_url is None,
+        pause_at_end=engine is not None and start.settings.database_url is None,
         bundled=start.bundled,
     )
 
@@ -195,7 +197,7 @@ def _passing_on_signals(process: int) -> Iterator[None]:
     def pass_on(number: int, _frame: FrameType | None) -> None:
         os.kill(process, number)
 
-    before = {number: signal.signal(number, pass_on) for number in HEEDED}
+    before = {number: signal.signal(number, pass_on) for number in HANDLED_SIGNALS}
     try:
         yield
     finally:

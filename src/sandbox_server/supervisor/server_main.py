@@ -13,7 +13,7 @@ from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.first_start import ADMIN_KEY_FILE
-from sandbox_server.supervisor.guard_channel import GuardLink
+from sandbox_server.supervisor.guard_channel import GuardChannel
 from sandbox_server.supervisor.listeners import url_of
 from sandbox_server.supervisor.signals import Interrupted
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
@@ -23,29 +23,29 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Work:
+class ServeOptions:
     """Everything that serving needs; no file is read afterwards."""
 
     settings: Settings
     listeners: list[socket.socket]
     new_admin_key: str | None = field(repr=False)
-    rest_at_end: bool
+    pause_at_end: bool
     bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
 
 
-async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
+async def serve_api(options: ServeOptions, link: GuardChannel | None = None) -> bool:
     """Serve until stopped; return whether all sandboxes were paused, if required."""
-    settings = work.settings
+    settings = options.settings
     with _interruptible():
-        async with open_server(settings, bundled=work.bundled) as server:
+        async with open_server(settings, bundled=options.bundled) as server:
             await HttpServer(
                 create_app(server.components),
                 stop_timeout=settings.stop_timeout,
-                on_started=lambda: _note_started(work, link),
-                on_stop=lambda: let_go(server.components),
+                on_started=lambda: _on_started(options, link),
+                on_stop=lambda: end_streams(server.components),
                 is_forwarded=ForwardedUpgrades(server.components.public_address),
-            ).serve(sockets=work.listeners)
-            return work.rest_at_end and await server.shutdown_pauser.pause_all(
+            ).serve(sockets=options.listeners)
+            return options.pause_at_end and await server.shutdown_pauser.pause_all(
                 within=settings.stop_timeout
             )
 
@@ -71,13 +71,13 @@ def _interruptible() -> Iterator[None]:
         raise Interrupted(received[0]) from None
 
 
-def _note_started(work: Work, link: GuardLink | None) -> None:
+def _on_started(options: ServeOptions, link: GuardChannel | None) -> None:
     if link is not None and not link.confirm_start():
         raise CannotServe("The guard of the engine ended while the server started.")
-    _greet(work)
+    _print_welcome(options)
 
 
-def let_go(components: Components) -> None:
+def end_streams(components: Components) -> None:
     """End streams and long requests at a stop; clients reconnect."""
     components.streams.end()
     components.commands.end_waits()
@@ -85,12 +85,12 @@ def let_go(components: Components) -> None:
     components.tool_servers.end_waits()
 
 
-def _greet(work: Work) -> None:
-    url = url_of(work.settings.host, work.listeners)
-    file = work.settings.state_dir / ADMIN_KEY_FILE
+def _print_welcome(options: ServeOptions) -> None:
+    url = url_of(options.settings.host, options.listeners)
+    file = options.settings.state_dir / ADMIN_KEY_FILE
     lines = [f"The server is listening on {url}"]
-    if work.new_admin_key is not None:
-        lines.append(f"Its admin key, kept in {file}: {work.new_admin_key}")
+    if options.new_admin_key is not None:
+        lines.append(f"Its admin key, kept in {file}: {options.new_admin_key}")
     headers = f"""-H "X-API-Key: $(cat {file})" -H 'Content-Type: application/json'"""
     lines += [
         "Paste this into another terminal to create a sandbox:",

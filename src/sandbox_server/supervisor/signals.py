@@ -1,4 +1,4 @@
-"""Signals during a start: what was started is stopped before the process ends."""
+"""Signals during a start: started processes are stopped before this one ends."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _UNWINDING = (signal.SIGTERM, signal.SIGHUP)
-HEEDED = (signal.SIGINT, *_UNWINDING)
+HANDLED_SIGNALS = (signal.SIGINT, *_UNWINDING)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,9 +47,9 @@ def restore_defaults() -> None:
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Block signals during the block, while the process is set up only in part."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox_server.supervisor.engine import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
-from sandbox_server.supervisor.guard_channel import GuardLink
+from sandbox_server.supervisor.guard_channel import GuardChannel
 
 COMMAND = "guard-engine"
 
@@ -29,7 +29,9 @@ def require_sudo() -> None:
 
 
 @contextmanager
-def raised_guard(directory: Path, *, server_url: str) -> Iterator[tuple[EngineAddress, GuardLink]]:
+def guard_with_sudo(
+    directory: Path, *, server_url: str
+) -> Iterator[tuple[EngineAddress, GuardChannel]]:
     """Start the guard with sudo; it detects the end of the block, however it ends."""
     require_sudo()
     command = [
@@ -44,7 +46,7 @@ def raised_guard(directory: Path, *, server_url: str) -> Iterator[tuple[EngineAd
     ) as guard:
         assert guard.stdin is not None
         assert guard.stdout is not None
-        link = GuardLink(orders=guard.stdin, answers=guard.stdout)
+        link = GuardChannel(orders=guard.stdin, answers=guard.stdout)
         try:
             yield _read_address(link), link
         finally:
@@ -56,7 +58,7 @@ def guard(directory: Path, *, server_url: str) -> int:
     """Run as the guard on stdin and stdout; Ctrl-C at the terminal is for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which sandboxes would inherit
-    link = GuardLink(orders=sys.stdin, answers=sys.stdout)
+    link = GuardChannel(orders=sys.stdin, answers=sys.stdout)
     try:
         with engine_of(directory) as engine:
             engine.name_server(server_url)
@@ -69,11 +71,11 @@ def guard(directory: Path, *, server_url: str) -> int:
     return 0
 
 
-def _read_address(link: GuardLink) -> EngineAddress:
-    said = link.answers.readline()
-    if not said:
+def _read_address(link: GuardChannel) -> EngineAddress:
+    line = link.answers.readline()
+    if not line:
         raise CannotServe("sudo could not start the engine.")
-    answer = json.loads(said)
+    answer = json.loads(line)
     if "failed" in answer:
         raise CannotServe(answer["failed"])
     return EngineAddress(port=answer["port"], api_key=answer["api_key"])

@@ -63,7 +63,7 @@ class TemplateLookup:
     async def _find(self, reference: TemplateReference, backends: Sequence[str]) -> Offer:
         asked = [await self._offers(name, reference) for name in backends]
         offering = frozenset(name for name, one in zip(backends, asked, strict=True) if one is True)
-        failed = [one for one in asked if isinstance(one, BackendError)]
+        failed = [answer for answer in asked if isinstance(answer, BackendError)]
         if not offering and failed:
             raise failed[0]
         if not offering:

@@ -50,7 +50,7 @@ class ServiceLogRepository:
         )
 
     async def list_expired(self, *, grace: timedelta, limit: int) -> Sequence[Command]:
-        """List running recordings that nobody follows any more; new ones have a grace period."""
+        """List running recordings without followers; new ones have a grace period."""
         is_expired = or_(
             Command.expires_at < _now,
             Command.expires_at.is_(None) & (Command.created_at < _now - literal(grace, Interval)),

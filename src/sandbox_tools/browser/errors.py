@@ -104,7 +104,7 @@ def _describe(message: str) -> str:
 
 def _describe_ambiguous(message: str) -> str:
     matching = re.findall(r"^ +\d+\) (.+?)(?: aka .*)?$", message, re.MULTILINE)
-    matches = "; ".join(single_line(one, limit=100) for one in matching[:5])
+    matches = "; ".join(single_line(match, limit=100) for match in matching[:5])
     return f"The selector matches several elements ({matches}). Use a ref of browser_view or a narrower selector."
 
 

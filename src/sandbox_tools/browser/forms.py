@@ -55,7 +55,7 @@ async def select(element: Locator, wanted: list[str], *, timeout_s: float) -> No
         raise ToolError(
             "That is not a select element. Open it with browser_click, then click the option."
         )
-    values = [_value_of(one, options) for one in wanted]
+    values = [_value_of(choice, options) for choice in wanted]
     await element.select_option(value=values, timeout=timeout_ms, no_wait_after=True)
 
 
@@ -64,6 +64,8 @@ def _value_of(wanted: str, options: list[dict[str, str]]) -> str:
         for option in options:
             if option[key].strip() == wanted.strip():
                 return option["value"]
-    there = ", ".join(repr(single_line(one["label"], limit=100)) for one in options[:_MAX_LISTED])
+    there = ", ".join(
+        repr(single_line(option["label"], limit=100)) for option in options[:_MAX_LISTED]
+    )
     more = f" and {len(options) - _MAX_LISTED} more" if len(options) > _MAX_LISTED else ""
     raise ToolError(f"No option {wanted[:100]!r}. Available: {there}{more}.")

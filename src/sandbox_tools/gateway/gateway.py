@@ -106,7 +106,9 @@ class Gateway:
 
     async def wait_until_ready(self, seconds: float) -> None:
         """Wait for starting servers to be ready or failed, at most `seconds` after their start."""
-        if starting := [one for one in self.upstreams.values() if not one.has_started]:
+        if starting := [
+            upstream for upstream in self.upstreams.values() if not upstream.has_started
+        ]:
             await asyncio.gather(*(upstream.wait_since_start(seconds) for upstream in starting))
 
     async def _follow(self) -> None:

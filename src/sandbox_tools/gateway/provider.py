@@ -137,7 +137,7 @@ class GatewayProvider(Provider):
     def _tools(self, upstream: Upstream) -> dict[str, GatewayTool]:
         listed, made = self._made.get(upstream.name, (None, {}))
         if listed is not upstream.tools:
-            tools = (GatewayTool.of(self._gateway, upstream.name, one) for one in upstream.tools)
+            tools = (GatewayTool.of(self._gateway, upstream.name, tool) for tool in upstream.tools)
             made = {tool.name: tool for tool in tools}
             self._made[upstream.name] = (upstream.tools, made)
         return made

@@ -125,13 +125,13 @@ class _Values:
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.document.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InvalidServerConfig(f"{key} must be a list of strings.")
-        return tuple(self._expanded(one, key) for one in value)
+        return tuple(self._expanded(item, key) for item in value)
 
     def mapping(self, key: str) -> dict[str, str]:
         value = self.document.get(key) or {}
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
             raise InvalidServerConfig(f"{key} must be an object with strings as values.")
         return {name: self._expanded(one, key) for name, one in value.items()}
 

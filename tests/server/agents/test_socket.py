@@ -8,7 +8,7 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from sandbox_server.supervisor.server_main import let_go
+from sandbox_server.supervisor.server_main import end_streams
 from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import WAIT, inside, serving_outside
@@ -169,7 +169,7 @@ async def test_agent_socket__a_server_stop_closes_the_connection_with_its_code(
         await start_agents(outside, sandbox_id)
         async with attached(outside, sandbox_id) as socket:
             await socket.recv()
-            let_go(outside.components)
+            end_streams(outside.components)
             assert await closed(socket) == 1001
         await api.delete(f"/v1/sandboxes/{sandbox_id}")
 

@@ -12,7 +12,12 @@ from sandbox_server.domain.deadlines import (
     start,
 )
 from sandbox_server.domain.due import Due, Why, next_due
-from sandbox_server.domain.explanations import clock, explain, explain_change, spoken
+from sandbox_server.domain.explanations import (
+    explain,
+    explain_change,
+    format_duration,
+    format_instant,
+)
 from sandbox_server.domain.state import OnTimeout, State, Target
 
 from .lives import DAY, HOUR, MINUTE, NOON, SECOND, paused, running, starting, wanted
@@ -40,12 +45,12 @@ def why(row, *, rules=UNGUARDED) -> str:
     ],
 )
 def test_a_duration_is_said_in_its_two_largest_units(duration, words):
-    assert spoken(duration) == words
+    assert format_duration(duration) == words
 
 
 def test_an_instant_is_told_in_utc_wherever_it_was_taken():
     elsewhere = NOON.astimezone(timezone(timedelta(hours=9)))
-    assert clock(elsewhere) == "2026-11-18 12:00:00 UTC"
+    assert format_instant(elsewhere) == "2026-11-18 12:00:00 UTC"
 
 
 def test_an_idle_pause_is_explained_by_its_arithmetic():

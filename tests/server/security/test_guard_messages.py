@@ -1,8 +1,8 @@
-from sandbox_server.supervisor.guard_channel import STOP, make_link
+from sandbox_server.supervisor.guard_channel import STOP, make_guard_channel
 
 
 def test_guard__an_endless_order_is_read_up_to_a_limit():
-    guards, servers = make_link()
+    guards, servers = make_guard_channel()
     servers.orders.write("x" * 4096)  # without a newline, for which a reader would wait
     servers.orders.flush()
     assert guards.read_order() == "x" * 64
@@ -10,7 +10,7 @@ def test_guard__an_endless_order_is_read_up_to_a_limit():
 
 
 def test_guard__an_order_is_read_completely():
-    guards, servers = make_link()
+    guards, servers = make_guard_channel()
     servers.orders.write(f"{STOP}\n")
     servers.orders.flush()
     assert guards.read_order() == STOP

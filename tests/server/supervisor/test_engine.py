@@ -10,7 +10,7 @@ import pytest
 from e2b import AsyncSandbox
 
 from sandbox_server.supervisor.engine import NOTE, LocalEngine
-from sandbox_server.supervisor.process_handle import LivingProcess
+from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests.engine.polling import until
 from tests.server.support.server_process import server_process
 
@@ -36,7 +36,7 @@ def note_of(server):
 
 def engine_of(server):
     """Find its engine, unless that has ended."""
-    return LivingProcess.find(note_of(server).identity)
+    return ProcessHandle.find(note_of(server).identity)
 
 
 async def create_sandbox(server):

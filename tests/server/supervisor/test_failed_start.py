@@ -14,7 +14,7 @@ from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.domain.state import State
 from sandbox_server.supervisor.engine import LocalEngine
-from sandbox_server.supervisor.process_handle import LivingProcess
+from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests.engine import leftovers
 from tests.engine.polling import until
 from tests.server.support.sandbox_rows import add, backend, sandbox, tenant
@@ -228,7 +228,7 @@ async def test_a_start_that_is_interrupted_stops_what_it_started(
 
 def find_engine(server):
     note = LocalEngine(server.engine_dir).find_note()
-    return None if note is None else LivingProcess.find(note.identity)
+    return None if note is None else ProcessHandle.find(note.identity)
 
 
 async def find_serving(server):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_server.db.embedded import ACCOUNT
-from sandbox_server.supervisor.process_handle import Identity, LivingProcess
+from sandbox_server.supervisor.process_handle import ProcessHandle, ProcessIdentity
 from tests.server.support.server_process import server_process
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
@@ -50,7 +50,7 @@ def test_the_database_runs_as_the_account_that_serves(running):
 @as_root
 def test_no_part_of_a_killed_server_stays_to_hold_its_port(started):
     (pid,) = started.children
-    serving = LivingProcess.find(Identity.of(pid))
+    serving = ProcessHandle.find(ProcessIdentity.of(pid))
     assert serving is not None
     started.kill()
     started.start()  # on the same port

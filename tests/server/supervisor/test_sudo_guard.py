@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_server.supervisor.engine import LocalEngine
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.supervisor.process_handle import LivingProcess
-from sandbox_server.supervisor.sudo_guard import COMMAND, raised_guard
+from sandbox_server.supervisor.process_handle import ProcessHandle
+from sandbox_server.supervisor.sudo_guard import COMMAND, guard_with_sudo
 from tests.engine import leftovers
 from tests.engine.engine_process import IMAGES
 from tests.engine.polling import until
@@ -47,7 +47,7 @@ def directory(tmp_path):
 
 def find_engine(directory):
     note = LocalEngine(directory).find_note()
-    return None if note is None else LivingProcess.find(note.identity)
+    return None if note is None else ProcessHandle.find(note.identity)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def guard_process(directory, **variables):
 
 
 def test_a_server_that_is_done_has_the_engine_stopped(directory):
-    with raised_guard(directory, server_url=SERVER) as (address, link):
+    with guard_with_sudo(directory, server_url=SERVER) as (address, link):
         assert (directory / "git-server").read_text() == SERVER
         assert link.confirm_start()
         assert address.api_key == (directory / "api.key").read_text().strip()
@@ -86,7 +86,7 @@ def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
 ):
     if given is not None:
         monkeypatch.setenv("SANDBOX_ENGINE_READY_TEMPLATES", given)
-    with raised_guard(directory, server_url=SERVER):
+    with guard_with_sudo(directory, server_url=SERVER):
         engine = find_engine(directory)
         assert engine is not None
         known = Path(f"/proc/{engine.identity.pid}/environ").read_text().split("\0")
@@ -94,7 +94,7 @@ def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
 
 
 async def test_a_server_that_does_not_start_leaves_no_engine(directory, left):
-    with raised_guard(directory, server_url=SERVER):
+    with guard_with_sudo(directory, server_url=SERVER):
         assert find_engine(directory) is not None
     assert find_engine(directory) is None
     await leftovers.nothing(left)
@@ -114,24 +114,24 @@ def test_an_engine_whose_start_nobody_confirmed_is_not_taken_over(directory):
         assert "api_key" in guard.stdout.readline()
         first = find_engine(directory).identity
         guard.kill()
-    with raised_guard(directory, server_url=SERVER) as (_, link):
+    with guard_with_sudo(directory, server_url=SERVER) as (_, link):
         assert find_engine(directory).identity != first
         assert link.confirm_start()
         assert link.stop_engine()
 
 
 def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directory):
-    with raised_guard(directory, server_url=SERVER) as (first, link):
+    with guard_with_sudo(directory, server_url=SERVER) as (first, link):
         assert link.confirm_start()
     engine = find_engine(directory)
     assert engine is not None
-    with raised_guard(directory, server_url=SERVER) as (second, _):
+    with guard_with_sudo(directory, server_url=SERVER) as (second, _):
         assert second == first
         assert find_engine(directory).identity == engine.identity
 
 
 async def test_an_engine_that_dies_is_started_again(directory):
-    with raised_guard(directory, server_url=SERVER) as (_, link):
+    with guard_with_sudo(directory, server_url=SERVER) as (_, link):
         assert link.confirm_start()
         before = find_engine(directory).identity
         os.kill(before.pid, signal.SIGKILL)
@@ -149,11 +149,11 @@ def test_what_the_engine_lacks_is_told_to_whoever_starts_the_server(directory, m
     with monkeypatch.context() as lacking:
         lacking.setenv("SANDBOX_ENGINE_RUNTIME", "no-such-runtime")
         with pytest.raises(CannotServe, match="no-such-runtime: not found"):
-            raised_guard(directory, server_url=SERVER).__enter__()
+            guard_with_sudo(directory, server_url=SERVER).__enter__()
 
 
 def test_without_sudo_the_ways_out_are_named(directory, monkeypatch, tmp_path):
     with monkeypatch.context() as lacking:
         lacking.setenv("PATH", str(tmp_path))
         with pytest.raises(CannotServe, match="Start the server as root"):
-            raised_guard(directory, server_url=SERVER).__enter__()
+            guard_with_sudo(directory, server_url=SERVER).__enter__()

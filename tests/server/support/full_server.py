@@ -21,7 +21,7 @@ from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.listeners import listen
-from sandbox_server.supervisor.server_main import let_go
+from sandbox_server.supervisor.server_main import end_streams
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.wiring import open_server
 from tests.engine.engine_process import EngineProcess
@@ -114,7 +114,7 @@ async def serving_outside(
             create_app(components),
             stop_timeout=timedelta(seconds=5),
             on_started=started.set,
-            on_stop=lambda: let_go(components),
+            on_stop=lambda: end_streams(components),
             is_forwarded=ForwardedUpgrades(components.public_address),
         )
         task = asyncio.create_task(http._serve(listeners))
@@ -126,7 +126,7 @@ async def serving_outside(
             yield Outside(components, port, key)
         finally:
             http.should_exit = True
-            let_go(components)
+            end_streams(components)
             await task
 
 

@@ -20,7 +20,7 @@ import httpx
 from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.settings import Settings, variable_of
 from sandbox_server.supervisor.engine import EngineNote, LocalEngine
-from sandbox_server.supervisor.process_handle import LivingProcess
+from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests import run_services
 from tests.engine.engine_process import IMAGES, EngineProcess
 from tests.ports import free_port
@@ -252,7 +252,7 @@ class ServerProcess:
         shutil.rmtree(self.directory)
 
     def _remove_engine(self, note: EngineNote) -> None:
-        engine = LivingProcess.find(note.identity)
+        engine = ProcessHandle.find(note.identity)
         if engine is not None:
             with suppress(ProcessLookupError):
                 os.kill(engine.identity.pid, signal.SIGKILL)

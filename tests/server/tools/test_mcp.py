@@ -6,7 +6,7 @@ import json
 import pytest
 from fastmcp.client.messages import MessageHandler
 
-from sandbox_server.supervisor.server_main import let_go
+from sandbox_server.supervisor.server_main import end_streams
 from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import serving_outside
@@ -163,7 +163,7 @@ async def test_mcp__a_server_stop_ends_streams_of_paused_sandboxes(bundled_url, 
         async with api.stream("GET", f"{sandbox}/mcp/", headers=ACCEPT) as stream:
             lines = stream.aiter_lines()
             assert await anext(lines) == ": paused"
-            let_go(outside.components)
+            end_streams(outside.components)
             assert [line async for line in lines] == [""]
         await api.delete(sandbox)
 

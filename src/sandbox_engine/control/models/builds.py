@@ -122,8 +122,8 @@ class FailureReason(WireModel):
 
     @classmethod
     def of(cls, failure: Failure, log: BuildLog) -> Self:
-        said = log.of_step(failure.step) if failure.step else log.read(level=Level.WARN)
-        lines = [BuildLogLine.of(entry) for entry in said[-_ENTRIES_OF_A_FAILURE:]]
+        entries = log.of_step(failure.step) if failure.step else log.read(level=Level.WARN)
+        lines = [BuildLogLine.of(entry) for entry in entries[-_ENTRIES_OF_A_FAILURE:]]
         return cls(message=failure.message, step=failure.step, log_entries=lines)
 
 

@@ -168,7 +168,9 @@ class ListedSandbox(WireModel):
             "state": record.state,
             "state_reason": record.reason,
             "metadata": record.metadata,
-            "volume_mounts": [VolumeMount(name=one.name, path=one.path) for one in record.volumes],
+            "volume_mounts": [
+                VolumeMount(name=mount.name, path=mount.path) for mount in record.volumes
+            ],
         }
 
     @classmethod
@@ -240,8 +242,8 @@ class LogLine(WireModel):
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        said = {"level": entry.level, "logger": _LOGGER, "message": entry.message}
-        return cls(timestamp=entry.at, line=json.dumps({**entry.fields, **said}))
+        standard = {"level": entry.level, "logger": _LOGGER, "message": entry.message}
+        return cls(timestamp=entry.at, line=json.dumps({**entry.fields, **standard}))
 
 
 class LogEntryBody(WireModel):

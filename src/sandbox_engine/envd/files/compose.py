@@ -53,7 +53,7 @@ class Composition(BaseModel):
                 raise FileError(400, f"error resolving {what}: {error}") from error
 
         destination = resolve(self.destination, "destination path")
-        sources = [resolve(one, f'source path "{one}"') for one in self.source_paths]
+        sources = [resolve(path, f'source path "{path}"') for path in self.source_paths]
         if destination in sources:
             source = self.source_paths[sources.index(destination)]
             text = f'source path "{source}" cannot be the same as destination'

@@ -112,10 +112,10 @@ class FileRoutes:
         token = self._sandbox.access_token
         if not token:
             return
-        given = headers.get("x-access-token")
-        if given is None:
+        received = headers.get("x-access-token")
+        if received is None:
             check_signature(query.signed(operation), token)
-        elif not is_token(token, given):
+        elif not is_token(token, received):
             raise AccessDenied("access token present in header but does not match")
 
     def _account(self, username: str | None) -> Account:

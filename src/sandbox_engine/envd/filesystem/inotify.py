@@ -128,7 +128,9 @@ class Inotify:
     def _addressed(self, buffer: bytes) -> Iterator[tuple[Listener, Event]]:
         for watch, event in _events(buffer):
             if event.mask & _IN_Q_OVERFLOW:
-                everyone = [one for listeners in self._listeners.values() for one in listeners]
+                everyone = [
+                    listener for listeners in self._listeners.values() for listener in listeners
+                ]
                 yield from ((listener, event) for listener in everyone)
             elif event.mask & _IN_IGNORED:
                 self._listeners.pop(watch, None)

@@ -126,9 +126,9 @@ class ProcessService(Process):
             return _find(selector, self._table.by_pid, self._table.by_tag)
 
     async def _write(
-        self, command: Command, given: pb.ProcessInput | None, ctx: RequestContext[Any, Any]
+        self, command: Command, process_input: pb.ProcessInput | None, ctx: RequestContext[Any, Any]
     ) -> None:
-        match given and given.input:
+        match process_input and process_input.input:
             case Oneof("stdin", data):
                 name, terminal = "stdin", False
             case Oneof("pty", data):

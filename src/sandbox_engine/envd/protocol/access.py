@@ -43,9 +43,9 @@ def basic_user(authorization: str | None) -> str | None:
     return name if colon else None
 
 
-def is_token(expected: str, given: str) -> bool:
+def is_token(expected: str, received: str) -> bool:
     """Compare access tokens in constant time."""
-    return hmac.compare_digest(_octets(expected), _octets(given))
+    return hmac.compare_digest(_octets(expected), _octets(received))
 
 
 def check_signature(request: SignedRequest, token: str) -> None:

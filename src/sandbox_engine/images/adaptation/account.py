@@ -1,7 +1,7 @@
 import stat
 from contextlib import suppress
 
-from sandbox_engine.images.adaptation.added_layer import Addition
+from sandbox_engine.images.adaptation.added_layer import AddedLayer
 from sandbox_engine.images.certificates import TRUST_VARIABLES
 from sandbox_engine.images.image import DEFAULT_USER
 from sandbox_engine.rootfs.accounts import Accounts, UnknownUser
@@ -19,30 +19,30 @@ _SKELETON = (".bash_logout", ".bashrc", ".profile")
 _LARGEST_FILE = 1 << 20
 
 
-def add_account(root: Root, addition: Addition, *, trusting: bool) -> None:
+def add_account(root: Root, added: AddedLayer, *, trusting: bool) -> None:
     """Create the account for commands if it does not exist, and allow it sudo."""
     try:
         account = Accounts.read(root).find(DEFAULT_USER)
         owner, home = account.owner, account.home
     except UnknownUser:
-        owner, home = _enter(root, addition), _HOME
-    _make_home(root, addition, home, owner)
+        owner, home = _enter(root, added), _HOME
+    _make_home(root, added, home, owner)
     if _is_setuid(root, "/usr/bin/sudo"):
         rules = _sudo_rules(trusting=trusting).encode()
-        addition.write("/etc/sudoers.d/user", rules, mode=0o440)
+        added.write("/etc/sudoers.d/user", rules, mode=0o440)
 
 
-def _enter(root: Root, addition: Addition) -> Owner:
+def _enter(root: Root, added: AddedLayer) -> Owner:
     passwd, group = _lines(root, "/etc/passwd"), _lines(root, "/etc/group")
     new_id = _free_id((*passwd, *group))
     passwd = passwd or [b"root:x:0:0:root:/root:/bin/sh"]
-    _append(addition, "/etc/passwd", passwd, _PASSWD.format(id=new_id))
-    _append(addition, "/etc/group", group or [b"root:x:0:"], _GROUP.format(id=new_id))
+    _append(added, "/etc/passwd", passwd, _PASSWD.format(id=new_id))
+    _append(added, "/etc/group", group or [b"root:x:0:"], _GROUP.format(id=new_id))
     for path, line in _SHADOWS.items():
         if lines := _lines(root, path):
             status = root.stat(path)
             mode, owner = stat.S_IMODE(status.st_mode), root.owner(status)
-            _append(addition, path, lines, line, mode=mode, owner=owner)
+            _append(added, path, lines, line, mode=mode, owner=owner)
     return Owner(new_id, new_id)
 
 
@@ -56,7 +56,7 @@ def _free_id(records: tuple[bytes, ...]) -> int:
 
 
 def _append(
-    addition: Addition,
+    added: AddedLayer,
     path: str,
     lines: list[bytes],
     line: str,
@@ -65,16 +65,16 @@ def _append(
     owner: Owner = Owner(0, 0),  # noqa: B008 - immutable
 ) -> None:
     content = b"\n".join((*lines, line.encode(), b""))
-    addition.write(path, content, mode=mode, owner=owner)
+    added.write(path, content, mode=mode, owner=owner)
 
 
-def _make_home(root: Root, addition: Addition, home: str, owner: Owner) -> None:
+def _make_home(root: Root, added: AddedLayer, home: str, owner: Owner) -> None:
     is_new = not _exists(root, home)
-    addition.make_directory(home, owner=owner)
+    added.make_directory(home, owner=owner)
     for name in _SKELETON if is_new else ():
         with suppress(OSError):
             content = root.read(f"/etc/skel/{name}", limit=_LARGEST_FILE)
-            addition.write(f"{home}/{name}", content, owner=owner)
+            added.write(f"{home}/{name}", content, owner=owner)
 
 
 def _lines(root: Root, path: str) -> list[bytes]:

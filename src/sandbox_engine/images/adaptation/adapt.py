@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from sandbox_engine.images.adaptation.account import add_account
-from sandbox_engine.images.adaptation.added_layer import Addition
+from sandbox_engine.images.adaptation.added_layer import AddedLayer
 from sandbox_engine.images.adaptation.trusted_certificates import add_certificates
 from sandbox_engine.images.certificates import Certificate
 from sandbox_engine.rootfs.root import Root
@@ -39,13 +39,13 @@ def adapt(tree: Path, image: Path, certificates: tuple[Certificate, ...]) -> Non
     root = Root.at(str(image))
     try:
         _require_shell(root)
-        addition = Addition(root, tree)
+        added = AddedLayer(root, tree)
         for path, mode in _DIRECTORIES.items():
-            addition.make_directory(path, mode=mode)
+            added.make_directory(path, mode=mode)
         if not _is_program(root, _BASH):
-            addition.write(_BASH, _BASH_BY_SHELL, mode=0o755)
-        add_account(root, addition, trusting=bool(certificates))
-        add_certificates(root, addition, certificates)
+            added.write(_BASH, _BASH_BY_SHELL, mode=0o755)
+        add_account(root, added, trusting=bool(certificates))
+        add_certificates(root, added, certificates)
     finally:
         root.close()
 

@@ -12,7 +12,7 @@ _ROOT = Owner(0, 0)
 _NEVER_A_LINK = "/etc"
 
 
-class Addition:
+class AddedLayer:
     """A layer on top of an image: the image's directories with additional files."""
 
     def __init__(self, image: Root, tree: Path) -> None:

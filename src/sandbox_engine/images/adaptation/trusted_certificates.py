@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from sandbox_engine.images.adaptation.added_layer import Addition
+from sandbox_engine.images.adaptation.added_layer import AddedLayer
 from sandbox_engine.images.certificates import TRUST_STORE, Certificate
 from sandbox_engine.rootfs.root import Root
 
@@ -16,7 +16,7 @@ _ANCHORS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchor
 _LARGEST_STORE = 16 << 20
 
 
-def add_certificates(root: Root, addition: Addition, certificates: tuple[Certificate, ...]) -> None:
+def add_certificates(root: Root, added: AddedLayer, certificates: tuple[Certificate, ...]) -> None:
     """Make the image trust the additional CA certificates of this machine."""
     if not certificates:
         return
@@ -24,11 +24,11 @@ def add_certificates(root: Root, addition: Addition, certificates: tuple[Certifi
     there = {path: store for path in _STORES if (store := _read(root, path))}
     # An image without a trust store gets the machine's, or it could not install one.
     for path, store in (there or {TRUST_STORE: _of_host()}).items():
-        addition.write(path, store + own)
+        added.write(path, store + own)
     for directory in _ANCHORS:
         if directory.startswith("/usr/local") or _is_directory(root, directory):
             for certificate in certificates:
-                addition.write(f"{directory}/{certificate.name}", certificate.pem)
+                added.write(f"{directory}/{certificate.name}", certificate.pem)
 
 
 def _read(root: Root, path: str) -> bytes | None:

@@ -111,7 +111,7 @@ class Firewall:
 
     def admitted(self) -> list[Link]:
         """List the links in the table."""
-        return [one.link for one in self._admitted.values()]
+        return [admission.link for admission in self._admitted.values()]
 
     def may_resolve(self, sandbox: str, name: str) -> bool:
         """Return whether the sandbox with this address may resolve a name."""
@@ -120,12 +120,12 @@ class Firewall:
 
     async def note_answer(self, sandbox: str, name: str, answer: bytes) -> None:
         """Open a name's addresses before the sandbox receives the answer."""
-        told = addresses(answer)
+        answered = addresses(answer)
         async with self._changing:
             one = self._admitted.get(sandbox)
             if one is None:
                 return
-            for found in told:
+            for found in answered:
                 before = one.resolved_addresses.find(found.address, one.policy)
                 holds_longer = one.resolved_addresses.note(name, found.address, found.ttl)
                 if (surplus := one.resolved_addresses.drop_surplus()) is not None:

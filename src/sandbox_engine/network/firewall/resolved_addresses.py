@@ -68,4 +68,4 @@ class ResolvedAddresses:
     def current(self, policy: Policy) -> list[ResolvedAddress]:
         """List the addresses to open now."""
         found = [self.find(address, policy) for address in self._until]
-        return [one for one in found if one is not None and one.ttl >= 1]
+        return [address for address in found if address is not None and address.ttl >= 1]

@@ -3,7 +3,7 @@
     host                                     sandbox
     route <address>/32 -> sb…       <──>     eth0 <address>/32, default via <gateway>
 
-Neither end asks for the other's MAC or answers who asks: both follow from the address. Entries that
+Neither end sends or answers ARP requests: both MACs follow from the address. Entries that
 are learnt count against the kernel's limit of 1,024 neighbours for the whole machine.
 """
 

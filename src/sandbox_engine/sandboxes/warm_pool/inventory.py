@@ -35,7 +35,9 @@ class Inventory:
 
     def ready(self) -> list[SandboxRecord]:
         """List all reserved sandboxes, including surplus ones."""
-        return [one for one in self._lifecycle.records.values() if one.state is State.RESERVED]
+        return [
+            record for record in self._lifecycle.records.values() if record.state is State.RESERVED
+        ]
 
     def find(self, wanted: SandboxRecord) -> SandboxRecord | None:
         """Find a ready sandbox that matches the request."""

@@ -112,8 +112,8 @@ class Build:
             sandbox = await self._build_sandbox.use_image(self._image)
             sandbox.record.start_command = commands.start
             sandbox.record.ready_command = commands.ready
-            said = self._output("start", _FINALIZE)
-            await run_start_command(sandbox, timeout=self._start_timeout, on_line=said)
+            output = self._output("start", _FINALIZE)
+            await run_start_command(sandbox, timeout=self._start_timeout, on_line=output)
             self._cache.keep(key, self._image)
         self._say("[finalize] Template is ready", _FINALIZE)
 

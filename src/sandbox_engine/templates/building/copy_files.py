@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from sandbox_engine.rootfs.ownership import Owner
-from sandbox_engine.rootfs.tree_writer import Placement
+from sandbox_engine.rootfs.tree_writer import TreeWriter
 from sandbox_engine.templates.building.archive import BadArchive, Entry
 
 _WILDCARD = re.compile(r"[*?\[{\\]")
@@ -65,9 +65,9 @@ def literal_part(pattern: str) -> str:
     return "" if path == "." else path
 
 
-def copy_files(order: CopyOrder, entries: Iterable[Entry], placement: Placement) -> None:
+def copy_files(order: CopyOrder, entries: Iterable[Entry], tree_writer: TreeWriter) -> None:
     """Write the archive's files to the destination."""
-    copy = _Copy(order, placement)
+    copy = _Copy(order, tree_writer)
     for member, contents in entries:
         copy.entry(member, contents)
     if copy.is_empty:
@@ -75,9 +75,9 @@ def copy_files(order: CopyOrder, entries: Iterable[Entry], placement: Placement)
 
 
 class _Copy:
-    def __init__(self, order: CopyOrder, placement: Placement) -> None:
+    def __init__(self, order: CopyOrder, tree_writer: TreeWriter) -> None:
         self._order = order
-        self._placement = placement
+        self._placement = tree_writer
         self._made: set[str] = set()
         self._known: set[str] = set()
         self.is_empty = True

@@ -7,7 +7,7 @@ from pathlib import Path
 from sandbox_engine.images.image import Image
 from sandbox_engine.rootfs.accounts import UnknownUser
 from sandbox_engine.rootfs.ownership import Owner
-from sandbox_engine.rootfs.tree_writer import Placement
+from sandbox_engine.rootfs.tree_writer import TreeWriter
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.templates.building.archive import BadArchive, open_archive
 from sandbox_engine.templates.building.copy_files import (
@@ -40,9 +40,9 @@ async def copy(step: Step, site: StepContext) -> Image:
 
 
 def _order(step: Step, site: StepContext) -> CopyOrder:
-    given = site.expand(argument(step, 1))
-    is_directory = given.endswith("/") or given.rpartition("/")[2] in {".", ".."}
-    where = site.resolve(given, start=site.account.home)
+    destination = site.expand(argument(step, 1))
+    is_directory = destination.endswith("/") or destination.rpartition("/")[2] in {".", ".."}
+    where = site.resolve(destination, start=site.account.home)
     return CopyOrder(
         source=literal_part(argument(step)),
         destination=f"{where}/" if is_directory else where,
@@ -90,6 +90,6 @@ def _copy(
     most_bytes: int,
     given_up: threading.Event,
 ) -> None:
-    placement = Placement(sandbox.root)
+    tree_writer = TreeWriter(sandbox.root)
     with open_archive(archive, most_bytes=most_bytes, is_given_up=given_up.is_set) as entries:
-        copy_files(order, entries, placement)
+        copy_files(order, entries, tree_writer)

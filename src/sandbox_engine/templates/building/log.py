@@ -70,12 +70,12 @@ class BuildLog:
         self, *, offset: int = 0, limit: int | None = None, level: Level = Level.DEBUG
     ) -> Sequence[BuildLogEntry]:
         """Return the entries of this level or above, except the first `offset`."""
-        entries = [one for one in self._entries if one.level.rank >= level.rank]
+        entries = [entry for entry in self._entries if entry.level.rank >= level.rank]
         return entries[offset:] if limit is None else entries[offset : offset + limit]
 
     def of_step(self, step: str) -> Sequence[BuildLogEntry]:
         """Return the entries of one step."""
-        return [one for one in self._entries if one.step == step]
+        return [entry for entry in self._entries if entry.step == step]
 
 
 def _read(path: Path) -> list[BuildLogEntry]:

@@ -34,7 +34,7 @@ _ENDED = ", ".join(f"'{stage}'" for stage in sorted(TASK_ENDED))
 
 
 class Task(Row):
-    """What is to come of a repository. It outlives its sandboxes."""
+    """A task: a change to be made to a repository. It outlives its sandboxes."""
 
     __tablename__ = "tasks"
     __table_args__ = (
@@ -115,7 +115,7 @@ class Task(Row):
 
 
 class TaskMessage(Row):
-    """What the agent of a task is told: instructions, comments, reviews, failed checks."""
+    """A message to the agent of a task: instructions, comments, reviews, failed checks."""
 
     __tablename__ = "task_messages"
     __table_args__ = (
@@ -132,7 +132,7 @@ class TaskMessage(Row):
     author: Mapped[str | None]
     text: Mapped[str]
     data: Mapped[Document]  # threads to answer, jobs that failed
-    run_number: Mapped[int | None]  # the run that was told; None: not yet
+    run_number: Mapped[int | None]  # the run that received it; None: not yet
 
 
 class TaskRun(Row):

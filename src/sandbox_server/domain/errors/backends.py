@@ -20,10 +20,10 @@ class BackendError(SandboxError):
     code = "backend-error"
 
     def __init__(self, backend: str, reason: str, *, retry_after: timedelta | None = None) -> None:
-        said = storable(reason)
-        super().__init__(f"Backend {backend!r}: {said}")
+        text = storable(reason)
+        super().__init__(f"Backend {backend!r}: {text}")
         self.backend = backend
-        self.reason = said
+        self.reason = text
         self.retry_after = retry_after
 
 
@@ -34,7 +34,7 @@ class BackendUnavailable(BackendError):
 
 class BackendBusy(BackendError):
     code = "backend-busy"
-    remediation = "Try again later; Retry-After says when, if the provider said so."
+    remediation = "Try again later; Retry-After says when, if the provider named a time."
 
 
 class BackendRefused(BackendError):

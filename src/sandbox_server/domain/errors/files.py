@@ -60,5 +60,5 @@ class ArchiveFailed(SandboxError):
     code = "archive-failed"
     remediation = "Read the message. A part of the archive may have been unpacked."
 
-    def __init__(self, path: str, said: str) -> None:
-        super().__init__(f"In {path!r}: {said}")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"In {path!r}: {reason}")

@@ -20,8 +20,8 @@ class PathRefused(Conflict):
     code = "path-refused"
     remediation = "Check what exists at this path, and its permissions."
 
-    def __init__(self, path: str, said: str) -> None:
-        super().__init__(f"The sandbox refuses {path!r}: {said}")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"The sandbox refuses {path!r}: {reason}")
 
 
 class FileTooLarge(SandboxError):

@@ -1,3 +1,3 @@
-def storable(said: str) -> str:
+def storable(text: str) -> str:
     """Remove what PostgreSQL's text type and UTF-8 cannot store."""
-    return said.replace("\0", "").encode(errors="replace").decode()
+    return text.replace("\0", "").encode(errors="replace").decode()

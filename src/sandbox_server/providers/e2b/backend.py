@@ -155,7 +155,7 @@ class E2BBackend:
             provider_id, client=self._api, body=SandboxPauseRequest()
         )
         try:
-            await self._change("pause", request, of=provider_id, settles=_CONFLICT)
+            await self._change("pause", request, of=provider_id, accepted=_CONFLICT)
         except SandboxNotRunning:
             return
         except ErrorAnswer as answer:
@@ -203,7 +203,7 @@ class E2BBackend:
     async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
         """Find the sandboxes with our id, oldest first: usually one, more after a lost answer."""
         found = await self._lookup.find({wire.SANDBOX: sandbox_id})
-        return sorted(found, key=lambda one: (one.started_at, one.id))
+        return sorted(found, key=lambda sandbox: (sandbox.started_at, sandbox.id))
 
     async def metrics(self, provider_id: str) -> Sequence[Usage]:
         """List the sandbox's resource usage, as far back as the provider has data."""
@@ -212,7 +212,7 @@ class E2BBackend:
             get_sandboxes_sandbox_id_metrics.asyncio_detailed(provider_id, client=self._api),
             of=provider_id,
         )
-        return [wire.usage(one) for one in cast("list[SandboxMetric]", answer.parsed)]
+        return [wire.usage(metric) for metric in cast("list[SandboxMetric]", answer.parsed)]
 
     async def snapshot(self, provider_id: str, *, name: str | None = None) -> str:
         """Take a snapshot; returns its id, which is a template."""
@@ -231,7 +231,9 @@ class E2BBackend:
         """Find a snapshot by name."""
         # Filtered here too: some providers ignore the name and list all snapshots.
         found = await self._list_snapshots(name)
-        return next((one.snapshot_id for one in found if wire.is_named(one, name)), None)
+        return next(
+            (snapshot.snapshot_id for snapshot in found if wire.is_named(snapshot, name)), None
+        )
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
         """Delete a snapshot; idempotent."""
@@ -239,14 +241,14 @@ class E2BBackend:
             quote(snapshot_id, safe=""), client=self._api
         )
         try:
-            await self._change("delete-snapshot", request, settles=_GONE)
+            await self._change("delete-snapshot", request, accepted=_GONE)
         except ErrorAnswer as answer:
             missing = answer
         else:
             return
         if missing.names(snapshot_id):
             return
-        if any(one.snapshot_id == snapshot_id for one in await self._list_snapshots()):
+        if any(snapshot.snapshot_id == snapshot_id for snapshot in await self._list_snapshots()):
             raise missing.lacks_call(self.name)
 
     async def _list_snapshots(self, name: str | None = None) -> list[SnapshotInfo]:
@@ -357,10 +359,10 @@ class E2BBackend:
         request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
-        settles: frozenset[int] = _NOTHING,
+        accepted: frozenset[int] = _NOTHING,
     ) -> Response[T]:
         return await self._ask(
-            call, request, of=of, settles=settles, changes=True, limit=self._work_limit
+            call, request, of=of, accepted=accepted, changes=True, limit=self._work_limit
         )
 
     async def _ask(
@@ -369,7 +371,7 @@ class E2BBackend:
         request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
-        settles: frozenset[int] = _NOTHING,
+        accepted: frozenset[int] = _NOTHING,
         changes: bool = False,
         limit: timedelta | None = None,
     ) -> Response[T]:
@@ -378,10 +380,10 @@ class E2BBackend:
         except ProviderSaturated:
             request.close()
             raise
-        own = settles | _GONE if of else settles
+        own = accepted | _GONE if of else accepted
         try:
             return await self._connection.ask(
-                call, request, limit=limit or self._question_limit, changes=changes, settles=own
+                call, request, limit=limit or self._question_limit, changes=changes, accepted=own
             )
         except ErrorAnswer as answer:
             if of is None or answer.status != HTTPStatus.NOT_FOUND:

@@ -88,10 +88,10 @@ def envd_client(make: Callable[..., T], sandbox: AsyncSandbox, *, most: int | No
 
 
 async def _read_error(response: Response) -> bytes:
-    said = bytearray()
+    body = bytearray()
     async with response:
         async for chunk in response.content:
-            said += bytes(chunk)
-            if len(said) > _LARGEST_ERROR:
+            body += bytes(chunk)
+            if len(body) > _LARGEST_ERROR:
                 break
-    return bytes(said[:_LARGEST_ERROR])
+    return bytes(body[:_LARGEST_ERROR])

@@ -65,17 +65,17 @@ class Connection:
         *,
         limit: timedelta,
         changes: bool,
-        settles: Collection[int] = (),
+        accepted: Collection[int] = (),
     ) -> T:
         """Send one request, once; `changes`: it may have an effect even if its answer is lost.
 
-        `call` is its name in the metrics. An error whose status `settles` the matter is passed on as the `ErrorAnswer` that it is.
+        `call` is its name in the metrics. An error with a status in `accepted` is raised as `ErrorAnswer`, for the caller to handle.
         """
         with ProviderCall(self._name, call):
-            return await self._ask(request, limit=limit, changes=changes, settles=settles)
+            return await self._ask(request, limit=limit, changes=changes, accepted=accepted)
 
     async def _ask(
-        self, request: Awaitable[T], *, limit: timedelta, changes: bool, settles: Collection[int]
+        self, request: Awaitable[T], *, limit: timedelta, changes: bool, accepted: Collection[int]
     ) -> T:
         asking = Asking(backend=self._name, changes=changes)
         failure: BackendError
@@ -83,7 +83,7 @@ class Connection:
             async with asyncio.timeout(limit.total_seconds()):
                 return await request
         except ErrorAnswer as answer:
-            if answer.status in settles:
+            if answer.status in accepted:
                 raise
             failure = asking.refused(answer)
         except TimeoutError:
@@ -107,7 +107,7 @@ class Connection:
                     request,
                     limit=2 * limit,
                     changes=False,
-                    settles={HTTPStatus.BAD_GATEWAY},
+                    accepted={HTTPStatus.BAD_GATEWAY},
                 )
         except (TimeoutError, ErrorAnswer):
             return False

@@ -48,23 +48,24 @@ class ErrorAnswer(Exception):
 
 
 def read_error(response: httpx.Response, *, secret: str, of_api: bool) -> ErrorAnswer:
-    """Read what an error's answer says, whether it is of the protocol or of a gateway on the way.
+    """Parse an error response, from the provider's API or from a gateway in front of it.
 
-    `of_api` tells the API's routes from other places, as those of uploads.
+    `of_api`: whether the request went to a route of the API, not to an upload URL.
     """
     try:
         body = json.loads(response.content)
     except ValueError:
         body = None
-    said = body if isinstance(body, dict) else {}
-    text = str(said.get("message") or response.text or response.reason_phrase)
+    document = body if isinstance(body, dict) else {}
+    text = str(document.get("message") or response.text or response.reason_phrase)
     return ErrorAnswer(
         request=f"{response.request.method} {response.request.url.path}",
         status=response.status_code,
         message=text.strip().replace(secret, "…")[:_LONGEST_TEXT],
-        error_code=said.get("error_code"),
+        error_code=document.get("error_code"),
         retry_after=_seconds(response.headers.get("Retry-After")),
-        is_missing_route=of_api and _is_missing_route(response.status_code, said.get("message")),
+        is_missing_route=of_api
+        and _is_missing_route(response.status_code, document.get("message")),
     )
 
 

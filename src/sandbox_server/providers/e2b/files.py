@@ -169,17 +169,17 @@ async def _unless_there(asked: Awaitable[pb.MakeDirResponse]) -> pb.MakeDirRespo
     return None
 
 
-def _entry(told: pb.EntryInfo | None) -> Entry:
-    told = told or pb.EntryInfo()
-    at = told.modified_time
+def _entry(entry: pb.EntryInfo | None) -> Entry:
+    entry = entry or pb.EntryInfo()
+    at = entry.modified_time
     return Entry(
-        path=told.path,
-        name=told.name,
-        type=_TYPES.get(told.type or pb.FileType.UNSPECIFIED, EntryType.OTHER),
-        size=told.size,
-        mode=told.mode & _PERMISSIONS,
-        owner=told.owner,
-        group=told.group,
+        path=entry.path,
+        name=entry.name,
+        type=_TYPES.get(entry.type or pb.FileType.UNSPECIFIED, EntryType.OTHER),
+        size=entry.size,
+        mode=entry.mode & _PERMISSIONS,
+        owner=entry.owner,
+        group=entry.group,
         modified_ns=0 if at is None else at.seconds * _SECOND + at.nanos,
-        symlink_target=told.symlink_target if told.has_field("symlink_target") else None,
+        symlink_target=entry.symlink_target if entry.has_field("symlink_target") else None,
     )

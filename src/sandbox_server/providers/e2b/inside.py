@@ -99,8 +99,8 @@ class Inside:
             raise AnswerLost(self._name, "the command's output broke off")
         with suppress(SandboxError):
             await self._processes.send_signal(tag, ProcessSignal.KILL)
-        said = bytes(output)[-_LAST_WORDS:].decode(errors="replace")
-        raise CommandTimedOut(timeout, output=said)
+        tail = bytes(output)[-_LAST_WORDS:].decode(errors="replace")
+        raise CommandTimedOut(timeout, output=tail)
 
     async def read_file(self, path: str, *, limit: int) -> bytes:
         found = await self._directories.resolve(path, user=None)

@@ -45,7 +45,7 @@ class Lookup:
             answer = await self._ask(
                 "info",
                 get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
-                settles=_GONE,
+                accepted=_GONE,
                 limit=limit,
             )
         except ErrorAnswer as error:
@@ -66,8 +66,10 @@ class Lookup:
         wanted = {wire.INSTALLATION: self._installation_id, **labels}
         listed = await self._list(wanted, limit=limit)
         # Filtered here too: some providers ignore the filter and list all sandboxes.
-        ours = {one.sandbox_id: one for one in listed if wire.has_labels(one, wanted)}
-        return [wire.provider_sandbox(one) for one in ours.values()]
+        ours = {
+            sandbox.sandbox_id: sandbox for sandbox in listed if wire.has_labels(sandbox, wanted)
+        }
+        return [wire.provider_sandbox(sandbox) for sandbox in ours.values()]
 
     async def explain_missing(
         self, call: str, provider_id: str, answer: ErrorAnswer
@@ -87,7 +89,7 @@ class Lookup:
     async def _is_listed(self, provider_id: str, *, limit: timedelta | None) -> bool:
         # Without a filter: a sandbox may have lost its labels.
         listed = await self._list({}, limit=limit)
-        return any(one.sandbox_id == provider_id for one in listed)
+        return any(sandbox.sandbox_id == provider_id for sandbox in listed)
 
     async def _list(
         self, labels: Mapping[str, str], *, limit: timedelta | None

@@ -98,13 +98,13 @@ class Processes:
     async def list(self) -> Sequence[RunningProcess]:
         """List running processes."""
         answer = await self._call(self._client.list(pb.ListRequest(), **self._asked()))
-        return [RunningProcess(one.pid, one.tag or None) for one in answer.processes]
+        return [RunningProcess(process.pid, process.tag or None) for process in answer.processes]
 
     async def send_input(self, tag: str, content: bytes, *, terminal: bool) -> None:
         """Write to a process's stdin or terminal; returns when the input was accepted."""
         kind: Literal["pty", "stdin"] = "pty" if terminal else "stdin"
-        given: Oneof[Any, bytes] = Oneof(kind, content)
-        request = pb.SendInputRequest(process=_selector(tag), input=pb.ProcessInput(input=given))
+        data: Oneof[Any, bytes] = Oneof(kind, content)
+        request = pb.SendInputRequest(process=_selector(tag), input=pb.ProcessInput(input=data))
         await self._call(self._client.send_input(request, **self._asked()), is_input=True)
 
     async def close_stdin(self, tag: str) -> None:
@@ -182,7 +182,7 @@ class Processes:
                 return await anext(messages, None)
         except INSIDE_FAILURES as error:
             if patience.expired():
-                failure = AnswerLost(self._name, "the sandbox has said nothing for too long")
+                failure = AnswerLost(self._name, "the sandbox sent no data for too long")
             else:
                 failure = await self._failure(error)
         # Raised outside of the handler, without context: the SDK's errors can hold the request with its token.
@@ -248,6 +248,6 @@ def _event_of(message: _Message) -> ProcessEvent | None:
             return None
 
 
-def _words(said: str) -> str:
+def _words(text: str) -> str:
     """Shorten a text of the sandbox."""
-    return storable(said[:_LONGEST_WORDS])
+    return storable(text[:_LONGEST_WORDS])

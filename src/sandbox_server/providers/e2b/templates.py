@@ -64,7 +64,7 @@ class Ask(Protocol):
         call: str,
         request: Coroutine[Any, Any, Response[T]],
         *,
-        settles: frozenset[int] = ...,
+        accepted: frozenset[int] = ...,
         changes: bool = ...,
         limit: timedelta | None = ...,
     ) -> Response[T]: ...
@@ -150,17 +150,17 @@ class ProviderTemplates:
                 limit=ENTRIES,
             ),
         )
-        told = cast("TemplateBuildInfo", answer.parsed)
+        info = cast("TemplateBuildInfo", answer.parsed)
         return BuildProgress(
-            state=BuildState(told.status.value),
-            lines=[_line(entry) for entry in told.log_entries],
-            failure=_failure(told.reason) if told.status is TemplateBuildStatus.ERROR else None,
+            state=BuildState(info.status.value),
+            lines=[_line(entry) for entry in info.log_entries],
+            failure=_failure(info.reason) if info.status is TemplateBuildStatus.ERROR else None,
         )
 
     async def list_all(self) -> Sequence[ProviderTemplate]:
         """List the templates of our API key."""
         listed = await read_all(self._name, self._read_page)
-        return list({one.template_id: _template(one) for one in listed}.values())
+        return list({template.template_id: _template(template) for template in listed}.values())
 
     async def _read_page(self, token: str) -> Response[list[Template]]:
         request = get_v2_templates.asyncio_detailed(
@@ -176,7 +176,7 @@ class ProviderTemplates:
                 get_templates_aliases_alias.asyncio_detailed(
                     quote(name, safe=""), client=self._api
                 ),
-                settles=_NOT_OURS,
+                accepted=_NOT_OURS,
                 limit=_LOOKUP_LIMIT,
             )
         except ErrorAnswer as answer:
@@ -189,7 +189,7 @@ class ProviderTemplates:
             quote(template_id, safe=""), client=self._api
         )
         try:
-            await self._ask("delete-template", request, settles=_GONE, changes=True)
+            await self._ask("delete-template", request, accepted=_GONE, changes=True)
         except ErrorAnswer as answer:
             missing = answer
         else:
@@ -198,7 +198,9 @@ class ProviderTemplates:
             raise missing.lacks_call(self._name)
 
     async def _is_listed(self, template_id: str) -> bool:
-        return any(template_id in {one.id, *one.names} for one in await self.list_all())
+        return any(
+            template_id in {template.id, *template.names} for template in await self.list_all()
+        )
 
 
 def _template(template: Template) -> ProviderTemplate:

@@ -95,7 +95,7 @@ class Transfers:
         parts: AsyncGenerator[bytes, None],
         *,
         length: int | None,
-        told_as: str | None = None,
+        reported_path: str | None = None,
     ) -> None:
         """Write a file in place; an error of `parts` is raised unchanged."""
         headers = {"content-type": "application/octet-stream"}
@@ -106,7 +106,7 @@ class Transfers:
             async with aclosing(parts):
                 request = await self._request("POST", path, headers, body.pass_on())
                 response = await self._ask(
-                    self._send(request, body=body), told_as or path, limit=None
+                    self._send(request, body=body), reported_path or path, limit=None
                 )
                 await response.aclose()
         except SandboxError:
@@ -138,18 +138,18 @@ class Transfers:
         return response
 
     async def _refuse(self, response: Response) -> None:
-        said = bytearray()
+        content = bytearray()
         async with response:
             async for chunk in response.content:
-                said += bytes(chunk)
-                if len(said) > _LARGEST_ERROR:
+                content += bytes(chunk)
+                if len(content) > _LARGEST_ERROR:
                     break
-        if response.status in _OUTAGES or _is_gateways(response.status, said):
+        if response.status in _OUTAGES or _is_gateways(response.status, content):
             raise BackendUnavailable(
                 self._name, f"the sandbox's gateway answered {response.status}"
             )
         known = await ahandle_envd_api_exception(
-            httpx.Response(response.status, content=bytes(said[:_LARGEST_ERROR]))
+            httpx.Response(response.status, content=bytes(content[:_LARGEST_ERROR]))
         )
         # Neither an error nor the file, for example a redirection, which is not followed.
         raise known or BackendError(self._name, f"the sandbox answered {response.status}")
@@ -172,19 +172,19 @@ class Transfers:
         raise failure
 
 
-def _is_gateways(status: int, said: bytes | bytearray) -> bool:
+def _is_gateways(status: int, content: bytes | bytearray) -> bool:
     """Distinguish a gateway's 404 from envd's, which is JSON and names the file."""
     try:
-        return status == HTTPStatus.NOT_FOUND and not isinstance(json.loads(said), dict)
+        return status == HTTPStatus.NOT_FOUND and not isinstance(json.loads(content), dict)
     except ValueError:
         return True
 
 
 def _length_of(response: Response) -> int | None:
     """Read the length of the content; unknown if it is encoded."""
-    said = response.headers.get("content-length", "")
+    length = response.headers.get("content-length", "")
     is_plain = "content-encoding" not in response.headers
-    return int(said) if is_plain and said.isascii() and said.isdecimal() else None
+    return int(length) if is_plain and length.isascii() and length.isdecimal() else None
 
 
 class _Body:

@@ -30,7 +30,7 @@ def _directories(files: Mapping[str, ContextFile], source: str) -> list[str]:
     """List the source's directories, parents first."""
     depth = len(PurePosixPath(source).parts)
     parents = {parent for path in files for parent in PurePosixPath(path).parents}
-    return sorted(str(one) for one in parents if len(one.parts) >= max(depth, 1))
+    return sorted(str(path) for path in parents if len(path.parts) >= max(depth, 1))
 
 
 def _entry(path: str, mode: int, kind: bytes) -> tarfile.TarInfo:

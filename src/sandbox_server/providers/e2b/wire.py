@@ -107,8 +107,8 @@ def has_labels(sandbox: ListedSandbox, labels: Mapping[str, str]) -> bool:
 
 def is_named(snapshot: SnapshotInfo, name: str) -> bool:
     """Whether a snapshot has this name: `name`, `team/name` or `team/name:tag`."""
-    given = (snapshot.snapshot_id, *(snapshot.names or ()))
-    return name in {str(one).rpartition("/")[2].partition(":")[0] for one in given}
+    references = (snapshot.snapshot_id, *(snapshot.names or ()))
+    return name in {str(reference).rpartition("/")[2].partition(":")[0] for reference in references}
 
 
 def usage(metric: SandboxMetric) -> Usage:

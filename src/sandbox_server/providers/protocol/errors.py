@@ -3,11 +3,11 @@
 BackendError
   BackendUnavailable   refused, too slow, cut off, or an error of the provider's own
     AnswerLost         the same for a change that was sent: whether it happened is unknown
-  BackendBusy          no room or too many requests: retry, after `retry_after` if given
+  BackendBusy          full or too many requests: retry, after `retry_after` if set
     PauseConflict      it runs, and cannot be paused now
   BackendRefused       the request cannot be carried out as it stands, now or later
     CallNotSupported   the provider lacks this call of E2B's API
-    MetadataNotKept    the provider drops the labels by which sandboxes are told apart
+    MetadataNotKept    the provider drops the labels that identify sandboxes
   SandboxNotRunning    the sandbox is paused, and the call needs a running one
   SandboxGone          the provider has no such sandbox any more
   ProcessGone          the sandbox has no such process, or has none any more

@@ -42,9 +42,13 @@ def diff(rows: Iterable[RecordedSandbox], listed: Sequence[ProviderSandbox]) -> 
         expected = _STABLE.get(row.state)
         if expected is None:
             continue
-        if not any(one.id == row.backend_sandbox_id and one.state is expected for one in own):
+        if not any(
+            sandbox.id == row.backend_sandbox_id and sandbox.state is expected for sandbox in own
+        ):
             differences.doubtful.append(row)
         else:
-            differences.duplicates += [one for one in own if one.id != row.backend_sandbox_id]
-    differences.unknown = [one for several in by_id.values() for one in several]
+            differences.duplicates += [
+                sandbox for sandbox in own if sandbox.id != row.backend_sandbox_id
+            ]
+    differences.unknown = [sandbox for several in by_id.values() for sandbox in several]
     return differences

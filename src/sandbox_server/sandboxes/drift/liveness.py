@@ -8,7 +8,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.errors import BackendError, BackendUnavailable, SandboxNotFound
 from sandbox_server.domain.events import PROVIDER, Answering, Cause, Silent
-from sandbox_server.domain.explanations import clock
+from sandbox_server.domain.explanations import format_instant
 from sandbox_server.domain.state import State
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.e2b import E2BBackend
@@ -38,7 +38,7 @@ TIMEOUTS = LivenessTimeouts()
 
 @dataclass(frozen=True)
 class _Running:
-    """The columns of a running sandbox that are needed to ask it."""
+    """The columns of a running sandbox that a liveness check needs."""
 
     id: str
     generation: int
@@ -121,7 +121,7 @@ def _since(instant: float) -> timedelta:
 
 def _become_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
     row.silent_since = now
-    row.state_reason = f"Running, but not responding since {clock(heard_at or now)}."
+    row.state_reason = f"Running, but not responding since {format_instant(heard_at or now)}."
     return Silent(
         sandbox_id=row.id,
         cause=Cause.PROVIDER,

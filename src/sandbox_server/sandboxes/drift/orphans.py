@@ -58,12 +58,12 @@ class OrphanResolver:
         """Match each with its row, or add a row; returns how many remain."""
         if not unknown:
             return 0
-        ids = {one.sandbox_id for one in unknown if one.sandbox_id is not None}
+        ids = {sandbox.sandbox_id for sandbox in unknown if sandbox.sandbox_id is not None}
         async with self._sessions() as session:
             repository = DriftRepository(session)
             rows = await repository.find_all(ids)
             tenants = await repository.find_tenants(
-                {one.tenant_id for one in unknown if one.tenant_id is not None}
+                {sandbox.tenant_id for sandbox in unknown if sandbox.tenant_id is not None}
             )
         unowned: list[ProviderSandbox] = []
 

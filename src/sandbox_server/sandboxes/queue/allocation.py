@@ -9,7 +9,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.deadlines import admit
 from sandbox_server.domain.events import Cause, Entered
-from sandbox_server.domain.explanations import spoken
+from sandbox_server.domain.explanations import format_duration
 from sandbox_server.domain.fair_share import Allocation, TenantShare, allocate
 from sandbox_server.domain.state import State
 from sandbox_server.domain.transition_cause import TransitionCause
@@ -55,7 +55,7 @@ async def allocate_slots(
     allocations = allocate(queue.waiting, free=free, shares=shares)
     admitted = await _admit(session, allocations, own=own, now=queue.now)
     # A sandbox that left the queue meanwhile has not used its slot.
-    again = {one.backend for one in allocations if one.id not in admitted}
+    again = {allocation.backend for allocation in allocations if allocation.id not in admitted}
     if own is not None and await _lacks_quota(session, own, queue, admitted):
         # A concurrent end of the tenant's sandbox may have searched the queue before `own` was visible.
         again.add(capacities[0].backend)
@@ -70,7 +70,8 @@ def _with_kept(
     """Add the slots that paused sandboxes keep."""
     return {
         tenant_id: replace(
-            share, slots=share.slots + sum(one.kept.get(tenant_id, 0) for one in capacities)
+            share,
+            slots=share.slots + sum(capacity.kept.get(tenant_id, 0) for capacity in capacities),
         )
         for tenant_id, share in shares.items()
     }
@@ -79,7 +80,7 @@ def _with_kept(
 async def _admit(
     session: AsyncSession, allocations: Sequence[Allocation], *, own: str | None, now: datetime
 ) -> dict[str, _Admitted]:
-    backends = {one.id: one.backend for one in allocations}
+    backends = {allocation.id: allocation.backend for allocation in allocations}
     admitted = {}
     for row in await _lock(session, backends, own=own):
         backend, waited = backends[row.id], max(now - row.queued_at, timedelta())
@@ -113,7 +114,7 @@ def _enter(row: Sandbox, backend: str, now: datetime, *, own: bool) -> None:
 def _slot_free(backend: str, waited: timedelta) -> TransitionCause:
     return TransitionCause(
         cause=Cause.ROOM,
-        reason=f"Admitted to a free slot at {backend} after {spoken(waited)} in the queue.",
+        reason=f"Admitted to a free slot at {backend} after {format_duration(waited)} in the queue.",
     )
 
 

@@ -35,7 +35,7 @@ _OWN = select(Sandbox).where(
 )
 _FIND = select(Sandbox, _now).where(Sandbox.id == bindparam("sandbox_id"))
 _LOCK = _FIND.with_for_update().execution_options(populate_existing=True)
-_ANNOUNCE = select(func.pg_notify(SANDBOX_CHANNEL, bindparam("said", type_=Text)))
+_ANNOUNCE = select(func.pg_notify(SANDBOX_CHANNEL, bindparam("payload", type_=Text)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ class SandboxRepository:
     async def announce(self, *sandbox_ids: str, by: str = "") -> None:
         """Notify processes of changed rows after the commit; the process named `by` ignores it."""
         for sandbox_id in sandbox_ids:
-            await self._session.execute(_ANNOUNCE, {"said": f"{sandbox_id}/{by}"})
+            await self._session.execute(_ANNOUNCE, {"payload": f"{sandbox_id}/{by}"})
 
 
 def _is_in(states: frozenset[State]) -> ColumnElement[bool]:

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox, Template, TemplateBuild
 from sandbox_server.domain.state import State
 
-_stands_aside = Sandbox.ended_at.is_(None) & (Sandbox.state == State.QUEUED)
+_is_queued = Sandbox.ended_at.is_(None) & (Sandbox.state == State.QUEUED)
 
 
 class TemplateWaitRepository:
@@ -22,7 +22,7 @@ class TemplateWaitRepository:
 
     async def lock_waiting(self, template_id: str) -> Sequence[Sandbox]:
         """Lock the sandboxes that wait for the template, in the order of ids."""
-        waiting = select(Sandbox).where(Sandbox.awaited_template_id == template_id, _stands_aside)
+        waiting = select(Sandbox).where(Sandbox.awaited_template_id == template_id, _is_queued)
         locked = waiting.order_by(Sandbox.id).with_for_update()
         return (await self._session.scalars(locked.execution_options(populate_existing=True))).all()
 

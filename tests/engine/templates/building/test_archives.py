@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_engine.rootfs.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.rootfs.tree_writer import Placement
+from sandbox_engine.rootfs.tree_writer import TreeWriter
 from sandbox_engine.templates.building.archive import BadArchive, open_archive
 from sandbox_engine.templates.building.copy_files import (
     CopyOrder,
@@ -44,7 +44,7 @@ def copy(tmp_path, tree):
         order = CopyOrder(source, "/to", _USER)
         bounded = open_archive(path, most_bytes=most_bytes, is_given_up=lambda: given_up)
         with bounded as entries:
-            copy_files(order, entries, Placement(Root.at(str(tree))))
+            copy_files(order, entries, TreeWriter(Root.at(str(tree))))
 
     return run
 

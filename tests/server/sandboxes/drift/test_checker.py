@@ -7,7 +7,7 @@ from e2b import AsyncSandbox
 
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendUnavailable
-from sandbox_server.domain.explanations import clock
+from sandbox_server.domain.explanations import format_instant
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
@@ -402,7 +402,7 @@ async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, livin
     answered_at = datetime.fromisoformat(silent.data["last_answer_at"])
     row = await living.row(sandbox_id)
     assert row.started_at < answered_at < row.silent_since
-    assert clock(answered_at) in row.state_reason
+    assert format_instant(answered_at) in row.state_reason
 
 
 async def test_a_sandbox_that_takes_too_long_to_answer_is_silent(living, faulty, proxy):
