@@ -21,7 +21,7 @@ def wheel(scratch):
     """Build the wheel as a packager would: from the sdist alone."""
     sdists, wheels = scratch / "sdists", scratch / "wheels"
     hatchling = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
-    subprocess.run([*hatchling, "--directory", sdists], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([*hatchling, "--directory", sdists], cwd=ROOT, check=True)
     (sdist,) = sdists.iterdir()
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", wheels, sdist], cwd=scratch, check=True)

@@ -10,7 +10,11 @@ from tests.engine.engine_process import running_engine
 from tests.release.installation import ROOT
 from tests.server.support.server_process import server_process, variables_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("release"),  # one wheel and one installation for all
+]
 
 NOBODY = 65534
 

@@ -1,5 +1,4 @@
 import asyncio
-import time
 
 import pytest
 from e2b import AsyncSandbox, SandboxNotRunningException
@@ -11,7 +10,6 @@ pytestmark = pytest.mark.needs_engine
 
 CROWD = 300
 AT_ONCE = 20
-LONGEST_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,6 @@ async def test_many_sandboxes__three_hundred_sandboxes_leave_nothing(roomy_engin
     options = roomy_engine.options
     before = await leftovers.settled(roomy_engine)
     room = asyncio.Semaphore(AT_ONCE)
-    started = time.monotonic()
 
     async def create(number):
         async with room:
@@ -60,7 +57,6 @@ async def test_many_sandboxes__three_hundred_sandboxes_leave_nothing(roomy_engin
     said = await asyncio.gather(*(write_and_read(one, number) for number, one in enumerate(crowd)))
     assert said == [f"file {number}, variable {number}\n" for number in range(CROWD)]
     assert all(await asyncio.gather(*(kill(one) for one in crowd)))
-    assert time.monotonic() - started < LONGEST_S
 
     with pytest.raises(SandboxNotRunningException):
         await crowd[-1].commands.run("true")

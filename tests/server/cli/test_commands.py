@@ -76,7 +76,7 @@ def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next
     assert "Another server" in started.run("db", "downgrade", "0010").stderr
     assert started.stop() == 0
     assert "Unknown schema revision '9999'" in started.run("db", "downgrade", "9999").stderr
-    assert "is at 0010 now" in said("db", "downgrade", "0010")
+    assert "The schema is now at 0010" in said("db", "downgrade", "0010")
     assert "older than this server" in started.run("db", "check").stdout
     started.start()
     assert "schema up to date" in said("db", "check")

@@ -4,10 +4,11 @@ import time
 from pathlib import Path
 
 import pytest
-from e2b import Sandbox
+from e2b import AsyncSandbox, Sandbox
 
 from tests.engine import leftovers
 from tests.engine.bare_container import descriptors, keeper_pid
+from tests.engine.engine_process import running_engine
 from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
@@ -15,9 +16,18 @@ pytestmark = pytest.mark.needs_engine
 MIB = 1 << 20
 
 
+@pytest.fixture
+async def quiet_sandbox():
+    """Create a sandbox on an engine whose descriptors nobody else changes."""
+    with running_engine() as engine:
+        async with await AsyncSandbox.create(timeout=300, **engine.options) as sandbox:
+            yield sandbox, engine
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(180)
-async def test_command_load__two_thousand_short_commands_leave_nothing(sandbox, engine):
+@pytest.mark.timeout(240)
+async def test_command_load__two_thousand_short_commands_leave_nothing(quiet_sandbox):
+    sandbox, engine = quiet_sandbox
     keeper = keeper_pid(Path("/run/sandbox-engine") / engine.instance / "keeper")
 
     async def held():
