@@ -43,6 +43,8 @@ def upgrade() -> None:
         sa.Column("webhook_secret_sealed", sa.LargeBinary()),
         sa.Column("bot_login", sa.Text()),
         sa.Column("bot_id", sa.Text()),
+        sa.Column("git_username", sa.Text()),
+        sa.Column("removed_at", INSTANT),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
         sa.CheckConstraint(
             "(auth = 'app') = (app_id IS NOT NULL)", name=op.f("forges_app_id_check")
@@ -56,7 +58,13 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("forges_tenant_id_fkey")),
         sa.PrimaryKeyConstraint("id", name=op.f("forges_pkey")),
-        sa.UniqueConstraint("tenant_id", "name", name=op.f("forges_tenant_id_name_key")),
+    )
+    op.create_index(
+        "forges_name_idx",
+        "forges",
+        ["tenant_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("removed_at IS NULL"),
     )
     op.create_table(
         "forge_budgets",
@@ -68,6 +76,7 @@ def upgrade() -> None:
         sa.Column("reset_at", INSTANT),
         sa.Column("paused_until", INSTANT),
         sa.Column("paused_reason", sa.Text()),
+        sa.Column("strikes", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("writes_minute", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("minute_began_at", INSTANT),
         sa.Column("writes_hour", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -91,7 +100,8 @@ def upgrade() -> None:
         sa.Column("expires_at", INSTANT, nullable=False),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
         sa.CheckConstraint(
-            "access IN ('read', 'write', 'api')", name=op.f("forge_tokens_access_check")
+            "access IN ('read', 'write', 'workflows', 'api')",
+            name=op.f("forge_tokens_access_check"),
         ),
         sa.ForeignKeyConstraint(
             ["forge_id"], ["forges.id"], name=op.f("forge_tokens_forge_id_fkey"), ondelete="CASCADE"

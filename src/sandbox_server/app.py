@@ -25,6 +25,7 @@ from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
 from sandbox_server.events import api as events
 from sandbox_server.events import api_logs as logs
 from sandbox_server.files import api as files
+from sandbox_server.forges import api as forges
 from sandbox_server.http import docs, problems
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.middleware import (
@@ -64,6 +65,7 @@ _ROUTES = (
         files,
         events,
         logs,
+        forges,
     ),
     *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
 )

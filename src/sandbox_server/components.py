@@ -20,6 +20,8 @@ from sandbox_server.files.contents import FileContents
 from sandbox_server.files.file_access import FileAccess
 from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.files.tree import FileTree
+from sandbox_server.forges.service import Forges
+from sandbox_server.forges.views import ForgeViews
 from sandbox_server.http.deps import Registry
 from sandbox_server.http.sse import EventStreams
 from sandbox_server.log.hub import StreamHub
@@ -61,6 +63,7 @@ class Core:
     snapshots: SnapshotService
     template_lookup: TemplateLookup
     public_address: PublicAddress
+    forges: Forges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,8 @@ class Components:
     snapshots: SnapshotService
     catalog: Catalog
     verbs: Verbs
+    forges: Forges
+    forge_views: ForgeViews
 
     def by_type(self) -> Registry:
         """Map each component's type, by which routes depend on it, to the component."""
@@ -164,4 +169,6 @@ def build_components(core: Core) -> Components:
         snapshots=core.snapshots,
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
         verbs=Verbs(controller, commands, contents),
+        forges=core.forges,
+        forge_views=ForgeViews(core.public_address),
     )

@@ -52,6 +52,10 @@ def _below_which_names_may_be(url: str) -> str:
 
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[a-z0-9.:\[\]-]+[a-z0-9\]])$")]
 Origins = Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_split)]
+ForgeHost = Annotated[
+    str, Field(pattern=r"^(https?://)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$")
+]
+Hosts = Annotated[tuple[ForgeHost, ...], NoDecode, BeforeValidator(_split)]
 PublicUrl = Annotated[str, AfterValidator(_below_which_names_may_be)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
@@ -173,6 +177,14 @@ class Settings(BaseSettings):
         description=(
             "Origins whose pages may call the API (CORS), for example `https://app.example.com`, "
             "separated by commas; `*` allows all."
+        ),
+    )
+    forge_hosts: Hosts = Field(
+        ("github.com", "api.github.com", "gitlab.com", "codeberg.org"),
+        description=(
+            "Hosts of forges (GitHub, GitLab, Forgejo, git servers) that this server sends requests to, "
+            "separated by commas; `http://host:port` allows a forge without TLS. Tenants can add forges "
+            "at these hosts only."
         ),
     )
     metrics_token: SecretStr | None = Field(

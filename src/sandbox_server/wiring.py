@@ -19,6 +19,8 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
+from sandbox_server.forges.hosts import AllowedHosts
+from sandbox_server.forges.service import Forges
 from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
@@ -96,6 +98,7 @@ async def open_server(
         agent = _agent_template(settings, sessions, backends, bundled)
         server = _assemble(settings, sessions, vault, backends, notifications, bundled, agent)
         stack.push_async_callback(server.components.locks.close)
+        stack.push_async_callback(server.components.forges.close)
         await server.retention_job.ensure()
         if agent is not None:
             await agent.ensure()
@@ -166,7 +169,9 @@ def _assemble(
         lease=timedelta(seconds=settings.lease_s),
         bound=settings.command_output_mb * 2**20,
     )
+    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     core = Core(
+        forges=forges,
         settings=settings,
         sessions=sessions,
         vault=vault,

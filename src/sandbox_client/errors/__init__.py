@@ -9,7 +9,8 @@ SandboxError
   ApiError             the server answered with an error: `code`, `title`, `detail`, `remediation`, …
     UnexpectedAnswer   the answer is not from a sandbox server
     one class for each `code` of the server, in families:
-    InvalidRequest  NotFound  Conflict  AccessDenied  LimitReached  BackendError  RequestFault
+    InvalidRequest  NotFound  Conflict  AccessDenied  LimitReached  BackendError  ForgeError
+    RequestFault
 
 An unknown code of a newer server is an ApiError with that code.
 """

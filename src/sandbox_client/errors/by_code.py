@@ -53,6 +53,10 @@ class ControlNotUnderstood(InvalidRequest):
     code = "control-not-understood"
 
 
+class ForgeHostNotAllowed(InvalidRequest):
+    code = "forge-host-not-allowed"
+
+
 class NotFound(ApiError):
     code = "not-found"
 
@@ -105,8 +109,16 @@ class AgentRunNotFound(NotFound):
     code = "agent-run-not-found"
 
 
+class ForgeNotFound(NotFound):
+    code = "forge-not-found"
+
+
 class Conflict(ApiError):
     code = "conflict"
+
+
+class ForgeInUse(Conflict):
+    code = "forge-in-use"
 
 
 class InvalidTransition(Conflict):
@@ -163,6 +175,10 @@ class DirectoryNotEmpty(Conflict):
 
 class AccessDenied(ApiError):
     code = "access-denied"
+
+
+class SignatureRefused(AccessDenied):
+    code = "signature-refused"
 
 
 class Unauthenticated(AccessDenied):
@@ -303,6 +319,44 @@ class NoBackend(ApiError):
 
 class NotReady(ApiError):
     code = "not-ready"
+
+
+class ForgeError(ApiError):
+    """A request of the server to GitHub, GitLab or another forge failed."""
+
+    code = "forge-error"
+
+
+class ForgeUnavailable(ForgeError):
+    code = "forge-unavailable"
+
+
+class ForgeLimited(ForgeError):
+    code = "forge-limited"
+
+
+class ForgeCredentialRefused(ForgeError):
+    code = "forge-credential-refused"
+
+
+class ForgePermissionMissing(ForgeError):
+    code = "forge-permission-missing"
+
+
+class ForgeResourceNotFound(ForgeError):
+    code = "forge-resource-not-found"
+
+
+class ForgeRefused(ForgeError):
+    code = "forge-refused"
+
+
+class PullExists(ForgeRefused):
+    code = "pull-request-exists"
+
+
+class NotSupportedByForge(ForgeError):
+    code = "not-supported-by-forge"
 
 
 class BackendError(ApiError):

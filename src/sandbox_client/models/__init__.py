@@ -49,6 +49,18 @@ from sandbox_client.models.files import (
     FileType,
     FileUser,
 )
+from sandbox_client.models.forges import (
+    ForgeAuth,
+    ForgeCheck,
+    ForgeCheckRead,
+    ForgeInstallationRead,
+    ForgeKind,
+    ForgeLimitRead,
+    ForgeName,
+    ForgeRead,
+    ForgeWrite,
+    MissingPermissionRead,
+)
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import (
     BackendReadiness,
@@ -198,6 +210,15 @@ __all__ = [
     "FileRead",
     "FileType",
     "FileUser",
+    "ForgeAuth",
+    "ForgeCheck",
+    "ForgeCheckRead",
+    "ForgeInstallationRead",
+    "ForgeKind",
+    "ForgeLimitRead",
+    "ForgeName",
+    "ForgeRead",
+    "ForgeWrite",
     "FullName",
     "Health",
     "InputProblem",
@@ -218,6 +239,7 @@ __all__ = [
     "LoginRead",
     "McpServerRead",
     "MetricRead",
+    "MissingPermissionRead",
     "Name",
     "Network",
     "OnTimeout",

@@ -5,6 +5,7 @@ from typing import Any, TypedDict
 
 from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
 from sandbox_client.models.agent_runs import PermissionMode
+from sandbox_client.models.forges import ForgeAuth
 from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
 from sandbox_client.models.templates import TemplateStep
 
@@ -91,6 +92,18 @@ class TemplateOptions(TypedDict, total=False):
     memory_mb: int | None
     backends: Sequence[str] | None
     force: bool
+
+
+class ForgeOptions(TypedDict, total=False):
+    auth: ForgeAuth | str | None
+    api_url: str | None
+    git_url: str | None
+    token: str | None
+    app_id: str | None
+    private_key: str | None
+    webhook_secret: str | None
+    git_only: bool
+    git_username: str | None
 
 
 class KeyOptions(TypedDict, total=False):

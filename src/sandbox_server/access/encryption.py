@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.models import Repository, Sandbox, Template
+from sandbox_server.db.models import Forge, Repository, Sandbox, Template
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
 
@@ -39,7 +39,12 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Sandbox.id, Sandbox.tools_token_sealed, "sandboxes.tools_token"),
     EncryptedColumn(Template.id, Template.definition_sealed, "templates.definition"),
     EncryptedColumn(Repository.id, Repository.envs_sealed, "repositories.envs"),
+    EncryptedColumn(Forge.id, Forge.secret_sealed, "forges.secret"),
+    EncryptedColumn(Forge.id, Forge.webhook_secret_sealed, "forges.webhook_secret"),
 )
+
+EPHEMERAL = frozenset({("forge_tokens", "token_sealed")})
+"""Tables and columns that no rotation re-encrypts: what cannot be decrypted there is requested anew."""
 
 
 class EncryptedValueRepository:

@@ -1,16 +1,21 @@
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from sandbox_server.domain.tasks.forges import (
     CheckFacts,
     Comment,
+    CredentialFacts,
     Delivery,
     GitAccess,
     GitCredential,
     Issue,
+    PullByPush,
     PullDraft,
     PullFacts,
     RepositoryFacts,
+    Review,
+    Subject,
     Validated,
 )
 
@@ -18,14 +23,22 @@ from sandbox_server.domain.tasks.forges import (
 class ForgeAdapter(Protocol):
     """One forge, reached with one credential.
 
-    Each method is one attempt: it raises a `ForgeError` with what can be done, and the job queue repeats it. Nothing here
-    merges a pull request.
+    Each method is one attempt: it raises a `ForgeError` whose `is_repeatable` and `retry_after` say whether and when the job
+    queue may repeat it. A credential that cannot do it raises `NotSupportedByForge`. Nothing here merges a pull request.
     """
+
+    async def inspect(self, full_name: str | None = None) -> CredentialFacts:
+        """Find out who the credential is and what it lacks, if given for this repository."""
+        ...
 
     async def find_repository(self, full_name: str) -> RepositoryFacts: ...
 
     async def git_credential(self, repository: RepositoryFacts, access: GitAccess) -> GitCredential:
         """Return a credential for git, minted for this repository if the forge can."""
+        ...
+
+    async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
+        """Forget a minted credential that git was refused with, so that the next one is minted anew."""
         ...
 
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
@@ -37,7 +50,11 @@ class ForgeAdapter(Protocol):
         ...
 
     async def open_pull(self, repository: RepositoryFacts, draft: PullDraft) -> PullFacts:
-        """Open a pull request; raises `PullExists` if the branch has one."""
+        """Open a pull request, without its labels and reviewers; raises `PullExists` if the branch has one."""
+        ...
+
+    def pull_by_push(self, draft: PullDraft) -> PullByPush | None:
+        """Describe the push that opens a pull request; None where pushes cannot."""
         ...
 
     async def update_pull(
@@ -55,6 +72,14 @@ class ForgeAdapter(Protocol):
         self, repository: RepositoryFacts, number: int, *, validator: str | None = None
     ) -> Validated[PullFacts]: ...
 
+    async def get_review(self, repository: RepositoryFacts, number: int, review_id: str) -> Review:
+        """Get a submitted review with its comments."""
+        ...
+
+    async def list_reviews(self, repository: RepositoryFacts, number: int) -> Sequence[Review]:
+        """List the submitted reviews, oldest first, without their comments."""
+        ...
+
     async def list_checks(
         self, repository: RepositoryFacts, sha: str, *, validator: str | None = None
     ) -> Validated[tuple[CheckFacts, ...]]: ...
@@ -65,13 +90,31 @@ class ForgeAdapter(Protocol):
         """Read the end of the log of a failed check; empty where the forge has none."""
         ...
 
-    async def find_comment(
-        self, repository: RepositoryFacts, number: int, marker: str
-    ) -> Comment | None:
-        """Find our comment with this marker among the last of an issue or pull request."""
+    async def list_comments(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        *,
+        on: Subject = Subject.PULL,
+        since: datetime | None = None,
+    ) -> Sequence[Comment]:
+        """List the comments, oldest first; `since` leaves out those that were not changed since then."""
         ...
 
-    async def comment(self, repository: RepositoryFacts, number: int, body: str) -> Comment: ...
+    async def find_comment(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        marker: str,
+        *,
+        on: Subject = Subject.PULL,
+    ) -> Comment | None:
+        """Find the newest comment that contains the marker."""
+        ...
+
+    async def comment(
+        self, repository: RepositoryFacts, number: int, body: str, *, on: Subject = Subject.PULL
+    ) -> Comment: ...
 
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str
@@ -82,7 +125,12 @@ class ForgeAdapter(Protocol):
     ) -> Comment: ...
 
     async def add_labels(
-        self, repository: RepositoryFacts, number: int, labels: Collection[str]
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        labels: Collection[str],
+        *,
+        on: Subject = Subject.PULL,
     ) -> None: ...
 
     async def request_reviewers(

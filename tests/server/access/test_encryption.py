@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 from sandbox_server.access import encryption
 from sandbox_server.access.encryption import (
     ENCRYPTED_COLUMNS,
+    EPHEMERAL,
     KEY_FILE,
     EncryptionKeyMissing,
     InvalidEncryptionKey,
@@ -161,4 +162,4 @@ def test_key_rotation__covers_every_encrypted_column():
         if column.name.endswith("_sealed")
     }
     known = {(column.value.class_.__tablename__, column.value.key) for column in ENCRYPTED_COLUMNS}
-    assert named == known
+    assert named == known | EPHEMERAL

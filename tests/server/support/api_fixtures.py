@@ -15,6 +15,8 @@ from sandbox_server.components import Core, build_components
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
+from sandbox_server.forges.hosts import AllowedHosts
+from sandbox_server.forges.service import Forges
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.hub import StreamHub
@@ -108,6 +110,7 @@ async def core(sessions, settings, use_cases, backends, vault, streams, commands
         snapshots=use_cases.snapshots,
         template_lookup=use_cases.lookup,
         public_address=public_address,
+        forges=Forges(sessions, vault, AllowedHosts(settings.forge_hosts)),
     )
 
 
@@ -188,6 +191,7 @@ async def close(components):
     components.port_proxy.close()
     components.service_health.close()
     await components.locks.close()
+    await components.forges.close()
 
 
 @pytest.fixture

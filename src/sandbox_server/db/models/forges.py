@@ -1,7 +1,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -19,7 +19,13 @@ class Forge(Row):
         one_of("auth", *ForgeAuth),
         CheckConstraint("(auth = 'app') = (app_id IS NOT NULL)", name="app_id"),
         CheckConstraint("(auth = 'none') = (secret_sealed IS NULL)", name="secret"),
-        UniqueConstraint("tenant_id", "name"),
+        Index(
+            "forges_name_idx",
+            "tenant_id",
+            "name",
+            unique=True,
+            postgresql_where=text("removed_at IS NULL"),
+        ),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -34,13 +40,18 @@ class Forge(Row):
     webhook_secret_sealed: Mapped[bytes | None]
     bot_login: Mapped[str | None]  # as whom we write; what it writes starts nothing
     bot_id: Mapped[str | None]
+    git_username: Mapped[str | None]  # None: the kind's own
+    removed_at: Mapped[datetime | None]  # its secrets are gone; its repositories' tasks name it
 
 
 class ForgeToken(Row):
     """A token minted for one repository, shared by all servers until it expires."""
 
     __tablename__ = "forge_tokens"
-    __table_args__ = (one_of("access", "read", "write", "api"), Index(None, "expires_at"))
+    __table_args__ = (
+        one_of("access", "read", "write", "workflows", "api"),
+        Index(None, "expires_at"),
+    )
 
     forge_id: Mapped[Id] = mapped_column(ForeignKey(Forge.id, ondelete="CASCADE"), primary_key=True)
     repository: Mapped[str] = mapped_column(primary_key=True)  # its external id
@@ -62,6 +73,7 @@ class ForgeBudget(Row):
     reset_at: Mapped[datetime | None]
     paused_until: Mapped[datetime | None]
     paused_reason: Mapped[str | None]
+    strikes: Mapped[Count]  # limits reached since the last answer that was none
     writes_minute: Mapped[Count]
     minute_began_at: Mapped[datetime | None]
     writes_hour: Mapped[Count]

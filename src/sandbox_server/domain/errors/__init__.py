@@ -3,10 +3,12 @@
 SandboxError
   InvalidRequest              the request cannot be carried out as it is
     ControlNotUnderstood      an invalid control message on a terminal's WebSocket
+    ForgeHostNotAllowed       the operator did not allow requests to this host
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
+    ForgeNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -21,12 +23,14 @@ SandboxError
     StdinClosed               started without stdin, or closed since
     FileBusy                  other requests kept replacing it
     DirectoryNotEmpty
+    ForgeInUse                it has repositories
   AccessDenied
     Unauthenticated           missing or invalid key
       MetricsRefused          not from this machine, or without the token
     ScopeMissing              the key may not do this
     TicketRefused             the ticket is for something else
     LoginRefused              the login cookie was sent by something other than our own page
+    SignatureRefused          a webhook delivery that is not signed with the forge's secret
   LimitReached
     QueueFull
     RateLimited               requests per second of a key
@@ -57,6 +61,15 @@ SandboxError
   NotPassedOn                 the proxy cannot forward this request unchanged
   NoBackend                   none is configured
   NotReady                    the wait is over, the sandbox does not run yet
+  ForgeError                  a request to GitHub, GitLab, … failed
+    ForgeUnavailable          no answer, or a failure of the forge
+    ForgeLimited              a rate limit: Retry-After says how long
+    ForgeCredentialRefused    revoked, expired or wrong
+    ForgePermissionMissing    the credential lacks a permission, which is named
+    ForgeResourceNotFound     missing, or hidden from the credential
+    ForgeRefused              rejected as it is
+      PullExists              the branch has an open pull request
+    NotSupportedByForge
   BackendError
     BackendUnavailable        no answer
     BackendBusy               no capacity, or rate limited: backpressure
@@ -108,6 +121,21 @@ from sandbox_server.domain.errors.files import (
     RangeOutside,
     TooManyEntries,
     TransferStalled,
+)
+from sandbox_server.domain.errors.forges import (
+    ForgeCredentialRefused,
+    ForgeError,
+    ForgeHostNotAllowed,
+    ForgeInUse,
+    ForgeLimited,
+    ForgeNotFound,
+    ForgePermissionMissing,
+    ForgeRefused,
+    ForgeResourceNotFound,
+    ForgeUnavailable,
+    NotSupportedByForge,
+    PullExists,
+    SignatureRefused,
 )
 from sandbox_server.domain.errors.inside import (
     CommandTimedOut,
@@ -180,6 +208,16 @@ __all__ = [
     "FileBusy",
     "FileChanged",
     "FileTooLarge",
+    "ForgeCredentialRefused",
+    "ForgeError",
+    "ForgeHostNotAllowed",
+    "ForgeInUse",
+    "ForgeLimited",
+    "ForgeNotFound",
+    "ForgePermissionMissing",
+    "ForgeRefused",
+    "ForgeResourceNotFound",
+    "ForgeUnavailable",
     "IdempotencyMismatch",
     "InvalidRequest",
     "InvalidTransition",
@@ -194,11 +232,13 @@ __all__ = [
     "NotFound",
     "NotPassedOn",
     "NotReady",
+    "NotSupportedByForge",
     "PathNotFound",
     "PathRefused",
     "PortBroken",
     "PortNotOpen",
     "PortSilent",
+    "PullExists",
     "QueueFull",
     "RangeOutside",
     "RateLimited",
@@ -210,6 +250,7 @@ __all__ = [
     "SandboxNotFound",
     "SandboxPaused",
     "ScopeMissing",
+    "SignatureRefused",
     "SnapshotFailed",
     "SnapshotNotFound",
     "StartFailed",

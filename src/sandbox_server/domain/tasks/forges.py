@@ -27,6 +27,8 @@ class ForgeAuth(StrEnum):
 class GitAccess(StrEnum):
     READ = "read"
     WRITE = "write"
+    WORKFLOWS = "workflows"
+    """Write, also to the files of CI workflows, which GitHub protects by a permission of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,47 @@ class RepositoryFacts:
     """Of `pull`, `push`, `admin`: what the credential may do."""
 
 
+class Subject(StrEnum):
+    """What is commented or labelled; only GitLab numbers the two apart."""
+
+    ISSUE = "issue"
+    PULL = "pull"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comment:
     id: str
+    """As `edit_comment` takes it; opaque."""
     author: str
     body: str
     at: datetime
     url: str | None = None
     author_is_bot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewComment(Comment):
+    """A comment on a line of a pull request."""
+
+    thread_id: str
+    """As `reply_to_review` takes it."""
+    path: str | None = None
+    line: int | None = None
+    hunk: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """A submitted review with all of its comments."""
+
+    id: str
+    author: str
+    state: str
+    """`approved`, `changes_requested`, `commented` or `dismissed`."""
+    body: str
+    at: datetime | None
+    author_is_bot: bool = False
+    comments: Sequence[ReviewComment] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +152,16 @@ class PullDraft:
     draft: bool = False
     labels: Sequence[str] = ()
     reviewers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullByPush:
+    """How a push alone opens a pull request, where there is no API token."""
+
+    ref: str
+    """The ref to push the head to."""
+    options: Sequence[str]
+    """As `git push -o` takes them."""
 
 
 class CheckConclusion(StrEnum):
@@ -184,3 +229,41 @@ class Delivery:
     actor: str | None = None
     actor_is_bot: bool = False
     body: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingPermission:
+    """A permission that the server needs and the credential lacks."""
+
+    name: str
+    """As the forge names it, for example `pull_requests`."""
+    access: str
+    """`read` or `write`."""
+    needed_for: str
+    account: str | None = None
+    """The installation that lacks it."""
+    is_required: bool = True
+    """False: tasks work without it, and do less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """An installation of a GitHub App."""
+
+    id: str
+    account: str
+    all_repositories: bool
+    permissions: Mapping[str, str]
+    suspended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialFacts:
+    """What a credential is, and what it may do."""
+
+    login: str | None = None
+    """As whom the server writes."""
+    user_id: str | None = None
+    installations: Sequence[Installation] = ()
+    missing: Sequence[MissingPermission] = ()
+    expires_at: datetime | None = None

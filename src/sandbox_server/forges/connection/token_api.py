@@ -1,0 +1,76 @@
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from sandbox_server.forges.connection.answers import Answer
+from sandbox_server.forges.connection.client import (
+    Authorized,
+    Call,
+    ForgeAddress,
+    ForgeClient,
+    next_page,
+)
+
+T = TypeVar("T")
+
+_PER_PAGE = 50
+_MOST_PAGES = 20
+
+
+class TokenApi:
+    """A REST API that is authenticated by one token for everything."""
+
+    def __init__(
+        self, client: ForgeClient, address: ForgeAddress, headers: Mapping[str, str]
+    ) -> None:
+        self.client = client
+        self.address = address
+        self._authorized = Authorized(headers=headers)
+
+    async def get(
+        self,
+        path: str,
+        *,
+        about: str,
+        params: Mapping[str, str | int] | None = None,
+        validator: str | None = None,
+    ) -> Answer:
+        call = Call(method="GET", path=path, about=about, params=params or {}, validator=validator)
+        return await self._send(call)
+
+    async def write(
+        self, method: str, path: str, document: Mapping[str, Any], *, about: str
+    ) -> Answer:
+        return await self._send(Call(method=method, path=path, about=about, json=document))
+
+    async def list_all(
+        self,
+        path: str,
+        model: type[T],
+        *,
+        about: str,
+        params: Mapping[str, str | int] | None = None,
+    ) -> list[T]:
+        """List all pages, at most a thousand items."""
+        found: list[T] = []
+        page = path
+        wanted: Mapping[str, str | int] = {
+            "per_page": _PER_PAGE,
+            "limit": _PER_PAGE,
+            **(params or {}),
+        }
+        for _ in range(_MOST_PAGES):
+            answer = await self._send(Call(method="GET", path=page, about=about, params=wanted))
+            found += answer.read(list[model])  # type: ignore[valid-type]
+            following = next_page(answer, self.address)
+            if following is None:
+                break
+            page, wanted = following, {}
+        return found
+
+    async def read_end(self, path: str, *, about: str, max_bytes: int) -> Answer:
+        call = Call(method="GET", path=path, about=about).authorized_by(self._authorized)
+        return await self.client.read_end(self.address, call, max_bytes=max_bytes)
+
+    async def _send(self, call: Call) -> Answer:
+        answer = await self.client.send(self.address, call.authorized_by(self._authorized))
+        return answer.require_success(about=call.about)

@@ -1,0 +1,188 @@
+"""Forgejo and Gitea. Their API is made after GitHub's, so most documents are the same."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from urllib.parse import quote
+
+from sandbox_server.domain.errors import ForgePermissionMissing, ForgeResourceNotFound
+from sandbox_server.domain.tasks.forges import (
+    CheckFacts,
+    Comment,
+    CredentialFacts,
+    Delivery,
+    GitAccess,
+    GitCredential,
+    Issue,
+    MissingPermission,
+    RepositoryFacts,
+    Subject,
+    Validated,
+)
+from sandbox_server.forges.connection.client import ForgeAddress, ForgeClient
+from sandbox_server.forges.connection.token_api import TokenApi
+from sandbox_server.forges.forgejo.deliveries import read_delivery
+from sandbox_server.forges.forgejo.models import CombinedStatus
+from sandbox_server.forges.forgejo.pulls import ForgejoPulls
+from sandbox_server.forges.github.models import (
+    CommentDocument,
+    IssueDocument,
+    Permission,
+    RepositoryDocument,
+    User,
+)
+
+_GIT_USER = "x-access-token"  # any name is accepted
+_WRITERS = frozenset({"write", "admin", "owner"})
+_LACKING = (ForgePermissionMissing, ForgeResourceNotFound)
+_UNREADABLE = {
+    "/pulls?limit=1": ("write:repository", "open and update pull requests"),
+    "/issues?limit=1": ("write:issue", "read issues, comment and label"),
+}
+
+
+class ForgejoAdapter(ForgejoPulls):
+    """Forgejo or Gitea, reached with an access token."""
+
+    def __init__(
+        self, client: ForgeClient, address: ForgeAddress, *, git_url: str, token: str
+    ) -> None:
+        super().__init__(TokenApi(client, address, {"Authorization": f"token {token}"}))
+        self._git_url = git_url.rstrip("/")
+        self._token = token
+
+    async def inspect(self, full_name: str | None = None) -> CredentialFacts:
+        """Find out whose token it is. Scopes are not told, so only reading is tried."""
+        user = (await self._api.get("/user", about="The token")).read(User)
+        missing = [] if full_name is None else await self._find_missing(full_name)
+        return CredentialFacts(login=user.login, user_id=str(user.id), missing=missing)
+
+    async def find_repository(self, full_name: str) -> RepositoryFacts:
+        answer = await self._api.get(f"/repos/{full_name}", about=f"Repository {full_name}")
+        return answer.read(RepositoryDocument).facts()
+
+    async def git_credential(self, repository: RepositoryFacts, access: GitAccess) -> GitCredential:
+        del access
+        return GitCredential(
+            url=f"{self._git_url}/{repository.full_name}.git",
+            username=_GIT_USER,
+            password=self._token,
+        )
+
+    async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
+        """There is no other token to take."""
+
+    async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
+        answer = await self._api.get(
+            f"/repos/{repository.full_name}/issues/{number}", about=f"Issue {number}"
+        )
+        issue = answer.read(IssueDocument)
+        return Issue(
+            number=issue.number,
+            title=issue.title,
+            body=issue.body or "",
+            author=(issue.user or User()).login,
+            url=issue.html_url,
+            is_open=issue.state == "open",
+            labels=issue.label_names,
+            comments=await self.list_comments(repository, number),
+        )
+
+    async def list_comments(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        *,
+        on: Subject = Subject.PULL,  # noqa: ARG002 - of the protocol
+        since: datetime | None = None,
+    ) -> Sequence[Comment]:
+        params: Mapping[str, str] = {} if since is None else {"since": since.isoformat()}
+        found = await self._api.list_all(
+            f"/repos/{repository.full_name}/issues/{number}/comments",
+            CommentDocument,
+            about=f"Comments of {number}",
+            params=params,
+        )
+        return [each.comment() for each in found]
+
+    async def find_comment(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        marker: str,
+        *,
+        on: Subject = Subject.PULL,
+    ) -> Comment | None:
+        comments = await self.list_comments(repository, number, on=on)
+        return next((each for each in reversed(comments) if marker in each.body), None)
+
+    async def edit_comment(
+        self, repository: RepositoryFacts, comment_id: str, body: str
+    ) -> Comment:
+        answer = await self._api.write(
+            "PATCH",
+            f"/repos/{repository.full_name}/issues/comments/{comment_id}",
+            {"body": body},
+            about=f"Comment {comment_id}",
+        )
+        return answer.read(CommentDocument).comment()
+
+    async def add_labels(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        labels: Collection[str],
+        *,
+        on: Subject = Subject.PULL,  # noqa: ARG002
+    ) -> None:
+        await self._api.write(
+            "POST",
+            f"/repos/{repository.full_name}/issues/{number}/labels",
+            {"labels": list(labels)},
+            about=f"Labels of {number}",
+        )
+
+    async def list_checks(
+        self, repository: RepositoryFacts, sha: str, *, validator: str | None = None
+    ) -> Validated[tuple[CheckFacts, ...]]:
+        """List commit statuses, which Actions report their jobs as too."""
+        answer = await self._api.get(
+            f"/repos/{repository.full_name}/commits/{sha}/status",
+            about=f"Checks of {sha[:12]}",
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        checks = tuple(status.facts() for status in answer.read(CombinedStatus).statuses)
+        return Validated(value=checks, validator=answer.validator)
+
+    async def read_check_log(
+        self, repository: RepositoryFacts, check: CheckFacts, *, max_bytes: int
+    ) -> bytes:
+        """Return the description: the API has no logs."""
+        del repository
+        return check.summary.encode()[-max_bytes:]
+
+    async def may_write(self, repository: RepositoryFacts, login: str) -> bool:
+        path = f"/repos/{repository.full_name}/collaborators/{quote(login, safe='')}/permission"
+        try:
+            answer = await self._api.get(path, about=f"Permission of {login}")
+        except ForgeResourceNotFound:
+            return False
+        return answer.read(Permission).permission in _WRITERS
+
+    def read_delivery(self, headers: Mapping[str, str], body: bytes, secret: bytes) -> Delivery:
+        return read_delivery(headers, body, secret)
+
+    async def _find_missing(self, full_name: str) -> Sequence[MissingPermission]:
+        repository = await self.find_repository(full_name)
+        missing = []
+        if "push" not in repository.permissions:
+            missing.append(
+                MissingPermission(name="write", access="write", needed_for="push branches")
+            )
+        for path, (scope, purpose) in _UNREADABLE.items():
+            try:
+                await self._api.get(f"/repos/{full_name}{path}", about="Permission")
+            except _LACKING:
+                missing.append(MissingPermission(name=scope, access="write", needed_for=purpose))
+        return missing

@@ -1,0 +1,101 @@
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from sandbox_server.domain.tasks.forges import Comment, Issue, RepositoryFacts, Subject
+from sandbox_server.forges.connection.token_api import TokenApi
+from sandbox_server.forges.gitlab.models import IssueDocument, NoteDocument, User
+
+_PATHS = {Subject.ISSUE: "issues", Subject.PULL: "merge_requests"}
+
+
+class GitlabNotes:
+    """Issues, and the comments and labels of issues and merge requests, which are numbered apart."""
+
+    def __init__(self, api: TokenApi) -> None:
+        self._api = api
+
+    async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
+        answer = await self._api.get(
+            f"/projects/{repository.external_id}/issues/{number}", about=f"Issue {number}"
+        )
+        issue = answer.read(IssueDocument)
+        return Issue(
+            number=issue.iid,
+            title=issue.title,
+            body=issue.description or "",
+            author=(issue.author or User()).username,
+            url=issue.web_url,
+            is_open=issue.state == "opened",
+            labels=tuple(issue.labels),
+            comments=await self.list_comments(repository, number, on=Subject.ISSUE),
+        )
+
+    async def list_comments(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        *,
+        on: Subject = Subject.PULL,
+        since: datetime | None = None,
+    ) -> Sequence[Comment]:
+        of = f"{_PATHS[on]}/{number}"
+        notes = await self._api.list_all(
+            f"/projects/{repository.external_id}/{of}/notes",
+            NoteDocument,
+            about=f"Comments of {number}",
+            params={"sort": "asc", "order_by": "created_at"},
+        )
+        return [
+            note.comment(of=of)
+            for note in notes
+            if not note.system and (since is None or (note.updated_at or note.created_at) >= since)
+        ]
+
+    async def find_comment(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        marker: str,
+        *,
+        on: Subject = Subject.PULL,
+    ) -> Comment | None:
+        comments = await self.list_comments(repository, number, on=on)
+        return next((each for each in reversed(comments) if marker in each.body), None)
+
+    async def comment(
+        self, repository: RepositoryFacts, number: int, body: str, *, on: Subject = Subject.PULL
+    ) -> Comment:
+        of = f"{_PATHS[on]}/{number}"
+        answer = await self._api.write(
+            "POST",
+            f"/projects/{repository.external_id}/{of}/notes",
+            {"body": body},
+            about=f"Comment on {number}",
+        )
+        return answer.read(NoteDocument).comment(of=of)
+
+    async def edit_comment(
+        self, repository: RepositoryFacts, comment_id: str, body: str
+    ) -> Comment:
+        answer = await self._api.write(
+            "PUT",
+            f"/projects/{repository.external_id}/{comment_id}",
+            {"body": body},
+            about=f"Comment {comment_id}",
+        )
+        return answer.read(NoteDocument).comment(of=comment_id.partition("/notes/")[0])
+
+    async def add_labels(
+        self,
+        repository: RepositoryFacts,
+        number: int,
+        labels: Collection[str],
+        *,
+        on: Subject = Subject.PULL,
+    ) -> None:
+        await self._api.write(
+            "PUT",
+            f"/projects/{repository.external_id}/{_PATHS[on]}/{number}",
+            {"add_labels": ",".join(labels)},
+            about=f"Labels of {number}",
+        )
