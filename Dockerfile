@@ -28,6 +28,9 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
     && pip uninstall --yes hatchling
 
 FROM python AS server
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git \
+    && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/sandbox-server /opt/sandbox-server
 RUN install --directory --owner=sandbox-server --group=sandbox-server /var/lib/sandbox-server
 ENV SANDBOX_SERVER_HOST=0.0.0.0 SANDBOX_SERVER_STATE_DIR=/var/lib/sandbox-server

@@ -359,6 +359,54 @@ class NotSupportedByForge(ForgeError):
     code = "not-supported-by-forge"
 
 
+class GitError(ApiError):
+    code = "git-error"
+
+
+class GitUnavailable(ApiError):
+    code = "git-unavailable"
+
+
+class GitTimedOut(GitError):
+    code = "git-timed-out"
+
+
+class RemoteUnreachable(GitError):
+    code = "remote-unreachable"
+
+
+class RemoteRefused(GitError):
+    code = "remote-refused"
+
+
+class RepositoryTooLarge(ApiError):
+    code = "repository-too-large"
+
+
+class CommitNotFound(NotFound):
+    code = "commit-not-found"
+
+
+class CheckoutFailed(ApiError):
+    code = "checkout-failed"
+
+
+class CheckoutRefused(Conflict):
+    code = "checkout-refused"
+
+
+class SaveFailed(ApiError):
+    code = "save-failed"
+
+
+class SaveTooLarge(ApiError):
+    code = "save-too-large"
+
+
+class BundleRefused(ApiError):
+    code = "bundle-refused"
+
+
 class BackendError(ApiError):
     code = "backend-error"
 

@@ -16,6 +16,7 @@ from sandbox_server.db.database_url import UnusablePostgres
 from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.postgres_programs import are_bundled
 from sandbox_server.db.session import create_engine
+from sandbox_server.git.process import OLDEST_GIT, find_git_version
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.listeners import listen
@@ -61,6 +62,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _given_database(settings.database_url.get_secret_value())
     else:
         yield _own_database(settings)
+    yield _git()
     if needs_engine(settings) and os.geteuid() != 0:
         yield _sudo()
 
@@ -121,6 +123,19 @@ def _own_database(settings: Settings) -> Finding:
         fix=f"Grant the account access: chmod o+x {closed}. Or choose another --state-dir."
         if closed
         else "No embedded PostgreSQL for this platform: set DATABASE_URL.",
+    )
+
+
+def _git() -> Finding:
+    """Check the program that repositories and tasks need: mirrors, checkouts, pushes."""
+    found = find_git_version()
+    said = "missing" if found is None else ".".join(map(str, found))
+    least = ".".join(map(str, OLDEST_GIT))
+    return Finding(
+        "git",
+        good=found is not None and found >= OLDEST_GIT,
+        detail=f"{said}, for repositories and tasks",
+        fix=f"Install git {least} or newer.",
     )
 
 

@@ -1,0 +1,1 @@
+"""Git as the server runs it; the reasons are in docs/decisions/git.md."""

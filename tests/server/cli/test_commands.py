@@ -166,6 +166,7 @@ def test_doctor_finds_what_a_server_needs(server):
     told = server.run("doctor", "--port", "0")
     assert told.returncode == 0
     assert "ok    database: embedded" in told.stdout
+    assert "ok    git: 2." in told.stdout
     assert told.stdout.endswith("\nThe server can run here.\n")
     assert not server.state_dir.exists()
 

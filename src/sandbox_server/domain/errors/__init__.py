@@ -8,7 +8,7 @@ SandboxError
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
-    ForgeNotFound
+    ForgeNotFound  CommitNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -24,6 +24,7 @@ SandboxError
     FileBusy                  other requests kept replacing it
     DirectoryNotEmpty
     ForgeInUse                it has repositories
+    CheckoutRefused           the directory is not empty
   AccessDenied
     Unauthenticated           missing or invalid key
       MetricsRefused          not from this machine, or without the token
@@ -70,6 +71,16 @@ SandboxError
     ForgeRefused              rejected as it is
       PullExists              the branch has an open pull request
     NotSupportedByForge
+  GitError                    git on the server failed
+    GitTimedOut
+    RemoteUnreachable         the git server did not answer
+    RemoteRefused             the credential or the repository is not accepted
+  GitUnavailable              the server has no git
+  RepositoryTooLarge          for the mirrors of this server
+  CheckoutFailed              the repository was not checked out in the sandbox
+  SaveFailed                  the work was not taken out of the sandbox
+  SaveTooLarge
+  BundleRefused               damaged, or not a git bundle
   BackendError
     BackendUnavailable        no answer
     BackendBusy               no capacity, or rate limited: backpressure
@@ -137,6 +148,20 @@ from sandbox_server.domain.errors.forges import (
     PullExists,
     SignatureRefused,
 )
+from sandbox_server.domain.errors.git import (
+    BundleRefused,
+    CheckoutFailed,
+    CheckoutRefused,
+    CommitNotFound,
+    GitError,
+    GitTimedOut,
+    GitUnavailable,
+    RemoteRefused,
+    RemoteUnreachable,
+    RepositoryTooLarge,
+    SaveFailed,
+    SaveTooLarge,
+)
 from sandbox_server.domain.errors.inside import (
     CommandTimedOut,
     DiskFull,
@@ -197,10 +222,14 @@ __all__ = [
     "BackendNotFound",
     "BackendRefused",
     "BackendUnavailable",
+    "BundleRefused",
+    "CheckoutFailed",
+    "CheckoutRefused",
     "CommandNotFound",
     "CommandNotRunning",
     "CommandNotStarted",
     "CommandTimedOut",
+    "CommitNotFound",
     "Conflict",
     "ControlNotUnderstood",
     "DirectoryNotEmpty",
@@ -218,6 +247,9 @@ __all__ = [
     "ForgeRefused",
     "ForgeResourceNotFound",
     "ForgeUnavailable",
+    "GitError",
+    "GitTimedOut",
+    "GitUnavailable",
     "IdempotencyMismatch",
     "InvalidRequest",
     "InvalidTransition",
@@ -242,13 +274,18 @@ __all__ = [
     "QueueFull",
     "RangeOutside",
     "RateLimited",
+    "RemoteRefused",
+    "RemoteUnreachable",
     "RepositoryInUse",
     "RepositoryNotFound",
+    "RepositoryTooLarge",
     "ResumeFailed",
     "SandboxError",
     "SandboxFailed",
     "SandboxNotFound",
     "SandboxPaused",
+    "SaveFailed",
+    "SaveTooLarge",
     "ScopeMissing",
     "SignatureRefused",
     "SnapshotFailed",

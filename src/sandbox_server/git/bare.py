@@ -1,0 +1,81 @@
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from sandbox_server.db.models import Repository
+from sandbox_server.domain.tasks.forges import GitCredential
+from sandbox_server.git.mirrors import Mirror, Mirrors
+from sandbox_server.git.objects import GitObjects
+from sandbox_server.git.process import run_git
+from sandbox_server.git.remotes import PushOutcome, list_remote, push
+from sandbox_server.git.rewriting import Identity, Wording, rewrite, squash
+from sandbox_server.git.scanning import Findings, scan
+
+
+class BareRepository(GitObjects):
+    """A scratch repository of a task, which borrows objects from a mirror."""
+
+    async def rewrite_commits(
+        self, base: str, head: str, reword: Wording, *, committer: Identity
+    ) -> str:
+        """Make the commits above `base` again with other messages; trees, authors and times stay."""
+        return await rewrite(self, base, head, reword, committer=committer)
+
+    async def squash(
+        self, base: str, head: str, message: str, *, author: Identity, committer: Identity
+    ) -> str:
+        """Make one commit above `base` with the files of `head`."""
+        return await squash(self, base, head, message, author=author, committer=committer)
+
+    async def push(
+        self, credential: GitCredential, ref: str, new: str, expected_old: str | None
+    ) -> PushOutcome:
+        """Push a commit to a branch that is at `expected_old`; None: that does not exist yet."""
+        return await push(self, credential, ref, new, expected_old)
+
+    async def ls_remote(self, credential: GitCredential, *refs: str) -> Mapping[str, str]:
+        """Ask the remote for its refs."""
+        return await list_remote(credential, *refs)
+
+    async def scan(self, base: str, head: str, *, protected: Sequence[str] = ()) -> Findings:
+        """Look through what publishing `head` would publish."""
+        return await scan(self, base, head, protected=protected)
+
+
+class TaskRepositories:
+    """The scratch repositories of tasks on this server; like mirrors, they can be made again."""
+
+    def __init__(self, mirrors: Mirrors) -> None:
+        self._mirrors = mirrors
+        self._directory = mirrors.directory / "tasks"
+
+    @asynccontextmanager
+    async def open(
+        self, repository: Repository, task_id: str, *, max_age: timedelta | None = None
+    ) -> AsyncIterator[BareRepository]:
+        """Open a task's repository, made if missing; its mirror stays until the block ends.
+
+        With `max_age=None` a mirror of any age will do.
+        """
+        async with self._mirrors.use(repository, max_age=max_age) as mirror:
+            path = self._directory / f"{task_id}.git"
+            await _make(path, mirror)
+            yield BareRepository(path)
+
+    async def remove(self, task_id: str) -> None:
+        """Remove the repository of a task that has ended."""
+        path = self._directory / f"{task_id}.git"
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+
+async def _make(path: Path, mirror: Mirror) -> None:
+    alternates = path / "objects" / "info" / "alternates"
+    if not alternates.exists():
+        path.mkdir(parents=True, exist_ok=True)
+        await run_git("init", "--quiet", "--bare", directory=path)
+        unfinished = alternates.with_suffix(".new")
+        unfinished.write_text(f"{mirror.path / 'objects'}\n")
+        unfinished.rename(alternates)
