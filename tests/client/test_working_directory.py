@@ -198,6 +198,18 @@ def sbx(server, *words):
     ).stdout
 
 
+# sbx asks the server for the directory, as all others do: each case is eight starts of it.
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("workspace", None, "/workspace"),
+        pytest.param(("workspace", "root", "/workspace"), marks=pytest.mark.slow),
+        pytest.param(("base", None, "/home/user"), marks=pytest.mark.slow),
+        pytest.param(("base", "root", "/root"), marks=pytest.mark.slow),
+    ],
+    ids=["user of workspace", "root of workspace", "user of base", "root of base"],
+    indirect=True,
+)
 async def test_working_directory__sbx_cp(server, run, place, name, tmp_path):
     user = [] if place.user is None else ["-u", place.user]
     (tmp_path / name).write_text("by sbx")

@@ -61,7 +61,7 @@ _PRELUDE = """
 set -euo pipefail
 curl() {
     local streams= ended=0
-    case " $* " in *" -N "*) streams="--max-time 3" ;; esac
+    case " $* " in *" -N "*) streams="--max-time 2 --retry 0" ;; esac
     command curl --silent --show-error --fail-with-body --retry 5 --retry-delay 1 $streams "$@" || ended=$?
     [ "$ended" = 0 ] || { [ -n "$streams" ] && [ "$ended" = 28 ]; }
 }

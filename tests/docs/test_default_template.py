@@ -1,4 +1,7 @@
-"""What users of `make run` get: the documents and all interfaces to files, in sandboxes of the real template `agent`."""
+"""What users of `make run` get: the documents and all interfaces to files, in sandboxes of the real template `agent`.
+
+Building that template takes minutes, so `make proofs` runs these. `test_documents` runs the documents on `base`.
+"""
 
 import secrets
 import shutil
@@ -15,6 +18,7 @@ from tests.server.support.server_process import server_process
 
 pytestmark = [
     pytest.mark.needs_engine,
+    pytest.mark.slow,
     pytest.mark.timeout(900),  # the first run builds the template
 ]
 

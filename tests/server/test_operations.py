@@ -111,6 +111,7 @@ def service(home, environment):
 
 @pytest.mark.needs_engine
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
+@pytest.mark.slow  # restarts a server from scratch a dozen times
 def test_every_command_of_the_page_works(home, environment, engine, service):
     replaced = {
         "http://127.0.0.1:8100": environment["SERVER"],

@@ -253,6 +253,7 @@ async def test_a_stop_of_one_server_touches_no_sandbox(pair, tenant):
         await asyncio.to_thread(pair.first.start)
 
 
+@pytest.mark.slow  # waits for a lease to lapse; the crash matrix has a step of it in `make test`
 async def test_what_a_killed_server_was_making_is_made_by_the_other(pair, backend_at):
     async with tenant_of(pair, max_running=30, max_queued=30) as tenant:
         asked = [

@@ -70,12 +70,14 @@ async def test_workspace_delete__force_discards_changes(run, inside, state):
     assert await state() == "stopped"
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__long_lists_are_shortened(run, inside):
     await inside("for i in $(seq 10 40); do echo $i >$i.txt; done")
     assert "10.txt, 11.txt" in (told := run("delete").stderr)
     assert "19.txt and 21 more\n" in told
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__file_names_are_escaped(run, inside):
     await inside("touch \"$(printf 'a\\033[2Jb')\"")
     told = run("delete").stderr
@@ -93,6 +95,7 @@ async def test_workspace_delete__refuses_with_unfetched_commits(run, inside, pro
     assert run("delete").returncode == 0
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__refuses_with_commits_no_local_ref_reaches(run, inside, project):
     await inside("git commit -q --allow-empty -m Inside")
     assert run("pull").returncode == 0
@@ -100,6 +103,7 @@ async def test_workspace_delete__refuses_with_commits_no_local_ref_reaches(run, 
     assert "commits not fetched yet, on: main" in run("delete").stderr
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__refuses_with_commits_that_pull_cannot_fetch(run, inside):
     await inside("echo stashed >app.py; git stash --quiet")
     await inside("git switch -q --detach; git commit -q --allow-empty -m Lost")
@@ -113,6 +117,7 @@ async def test_workspace_delete__refuses_with_commits_that_pull_cannot_fetch(run
     assert run("delete").returncode == 1
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__refuses_with_a_repository_only_in_the_sandbox(
     run, tmp_path, home, client
 ):
@@ -132,12 +137,14 @@ async def test_workspace_delete__refuses_with_a_repository_only_in_the_sandbox(
     assert run("delete", str(plain), "--force").returncode == 0
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__failing_logout_script_is_ignored(run, inside):
     await inside("rm -rf .git; echo false >~/.bash_logout")
     deleted = run("delete")
     assert deleted.returncode == 0, deleted.stderr
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__refuses_with_unreadable_files(run, inside, project):
     (project / "closed").mkdir()
     (project / "closed" / "x").write_text("x")
@@ -151,6 +158,7 @@ async def test_workspace_delete__refuses_with_unreadable_files(run, inside, proj
     assert "not readable in the sandbox, so `pull` skips them: app.py, closed" in kept.stderr
 
 
+@pytest.mark.slow  # three pauses
 async def test_workspace_delete__resumes_a_paused_sandbox_to_check_it(run, inside, client, started):
     await inside("echo important >result.txt")
     await (await find_sandbox(client, started)).pause()
@@ -161,6 +169,7 @@ async def test_workspace_delete__resumes_a_paused_sandbox_to_check_it(run, insid
     assert run("delete").returncode == 0
 
 
+@pytest.mark.slow  # one more kind of unsaved work
 async def test_workspace_delete__missing_directory_requires_force(
     run, inside, project, tmp_path, state
 ):
@@ -181,8 +190,14 @@ async def test_workspace_delete__missing_directory_requires_force(
     ("broken", "reason"),
     [
         ("sudo mv /usr/bin/python3 /usr/bin/python3.away", "The sandbox has no python3"),
-        ("mv .git/HEAD .git/away", "fatal: not a git repository"),
-        ("sudo mv /usr/bin/git /usr/bin/git.away", "git: command not found"),
+        pytest.param(
+            "mv .git/HEAD .git/away", "fatal: not a git repository", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "sudo mv /usr/bin/git /usr/bin/git.away",
+            "git: command not found",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_workspace_delete__failed_check_requires_force(run, inside, state, broken, reason):
@@ -195,6 +210,7 @@ async def test_workspace_delete__failed_check_requires_force(run, inside, state,
     assert run("delete", "--force").returncode == 0
 
 
+@pytest.mark.slow  # the client tries for 20 s
 async def test_workspace_delete__unreachable_server_is_an_error(run, started, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("SANDBOX_SERVER_URL", "http://127.0.0.1:9")

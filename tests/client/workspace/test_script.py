@@ -50,6 +50,7 @@ def script_at(server, home):
             os.close(ended)
 
 
+@pytest.mark.slow  # starts a server from nothing
 def test_start_script__starts_a_server_and_creates_a_key_and_a_sandbox(project, home):
     (project / "x.txt").write_text("x")
     with server_process() as server, script_at(server, home) as script:

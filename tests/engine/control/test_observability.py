@@ -78,6 +78,7 @@ async def test_observability__invalid_log_query_is_rejected(engine, sandbox):
         assert (await client.get("/v2/sandboxes/inobody/logs")).status_code == 404
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_observability__metrics_and_log_survive_restart_and_pause():
     with running_engine() as engine:
         sandbox = await AsyncSandbox.create(timeout=300, **engine.options)

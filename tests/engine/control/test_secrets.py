@@ -32,6 +32,7 @@ def test_secrets__list_is_answered_with_501(options):
         Secret.list(**options).next_items()
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_secrets__state_directory_with_stored_secrets_still_opens():
     with running_engine("--pool-size", "0", "--disk-mb", "64") as engine:
         stored = engine.state_dir / "vault" / "sec_0123456789"

@@ -83,6 +83,7 @@ async def test_disk_guard__fast_writer_is_paused_and_nobody_else(engine, directo
     await neighbour.files.write("note", "there is room again")
 
 
+@pytest.mark.slow  # one more way to fill a disk
 async def test_disk_guard__slow_writer_is_paused(engine, directory):
     async with await AsyncSandbox.create(timeout=300, **engine.options) as writer:
         with _short(directory, free=LEAST_FREE // 2 + 4):
@@ -93,6 +94,7 @@ async def test_disk_guard__slow_writer_is_paused(engine, directory):
         assert "disk is nearly full" in await engine.state_reason(writer)
 
 
+@pytest.mark.slow  # one more way to fill a disk
 async def test_disk_guard__filling_build_fails_and_leaves_nothing(engine, directory, neighbour):
     free = resources.free_disk(directory)
     template = AsyncTemplate().from_template("base").run_cmd(WRITE_ON)
@@ -117,6 +119,7 @@ async def test_disk_guard__oversized_upload_is_rejected(directory, neighbour):
     assert resources.free_disk(directory) > LEAST_FREE // 2 * MIB
 
 
+@pytest.mark.slow  # one more way to fill a disk
 async def test_disk_guard__unrecordable_pause_keeps_the_sandbox_running(directory, neighbour):
     with _full(directory):
         with pytest.raises(SandboxException):

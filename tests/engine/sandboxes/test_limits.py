@@ -203,6 +203,7 @@ async def test_limits__missing_inodes_are_reported(tight):
 # Processor
 
 
+@pytest.mark.slow  # loads all processors for seconds
 async def test_limits__busy_sandboxes_starve_nobody(tight, tight_engine, neighbour):
     spinning = "for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait"
     async with await AsyncSandbox.create(timeout=60, **tight_engine.options) as other:

@@ -19,6 +19,7 @@ def roomy_engine():
         yield engine
 
 
+@pytest.mark.slow  # a hundred sandboxes at once load the machine
 async def test_many_sandboxes__hundred_concurrent_creates_succeed(roomy_engine):
     options = roomy_engine.options
     created = await asyncio.gather(

@@ -47,6 +47,7 @@ async def test_engine_restart__running_sandbox_answers_after_a_crash(mortal_engi
     assert (await survivor.get_info()).state is SandboxState.RUNNING
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__background_output_is_complete_after_a_crash(mortal_engine, survivor):
     script = "i=0; while [ ! -e stop ]; do echo $i; i=$((i+1)); sleep 0.001; done; echo $i > count"
     heard: list[str] = []
@@ -69,6 +70,7 @@ async def test_engine_restart__background_output_is_complete_after_a_crash(morta
     assert numbers[0] - last < 20  # what was between the dead engine and its client is gone
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__exit_status_during_downtime_is_known(mortal_engine, survivor):
     command = await survivor.commands.run(
         "while [ ! -e go ]; do sleep 0.01; done; exit 7", background=True, timeout=0
@@ -97,6 +99,7 @@ async def test_engine_restart__terminal_survives_a_crash(mortal_engine, survivor
     await again.disconnect()
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__deadline_passed_during_downtime_is_enforced(mortal_engine):
     doomed = await AsyncSandbox.create(timeout=2, **mortal_engine.options)
     resting = await AsyncSandbox.create(
@@ -141,6 +144,7 @@ async def test_engine_restart__dead_processes_resume_from_files(mortal_engine, s
     assert (await survivor.commands.run("echo up")).stdout == "up\n"
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__links_lost_in_a_reboot_do_not_collide(mortal_engine):
     await mortal_engine.restart()  # numbers are given out from the lowest again
     sandbox = await AsyncSandbox.create(timeout=300, **mortal_engine.options)
@@ -193,6 +197,7 @@ async def test_engine_restart__dead_sandboxes_leave_nothing_after_300_cycles(mor
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__crash_during_creates_leaves_nothing(
     mortal_engine,
 ):
@@ -228,6 +233,7 @@ async def _is(condition):
     return condition
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__foreign_mount_namespace_is_reported(mortal_engine, survivor):
     mortal_engine.stop()
     elsewhere = await asyncio.create_subprocess_exec(

@@ -29,6 +29,7 @@ async def test_snapshot__forks_share_blocks_where_supported():
         await fork.commands.run("sha256sum big | cut -c-64 | grep -qf - sum")
 
 
+@pytest.mark.slow  # fills a disk
 async def test_snapshot__full_machine_rejects_a_snapshot():
     with (
         small_file_system(512) as directory,

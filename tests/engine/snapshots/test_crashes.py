@@ -64,6 +64,7 @@ async def test_snapshot__snapshots_and_forks_survive_a_restart(mortal_engine, so
     await leftovers.back_to(mortal_engine, before)
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_snapshot__crash_during_a_copy_leaves_no_frozen_writer(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     await source.commands.run("dd if=/dev/urandom of=big bs=1M count=256 status=none")
@@ -88,6 +89,7 @@ async def test_snapshot__crash_during_a_copy_leaves_no_frozen_writer(mortal_engi
     await leftovers.back_to(mortal_engine, before)
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_snapshot__fork_resumes_after_a_reboot(mortal_engine, source):
     fork = await fork_of(source)
     pid = host_pid(mortal_engine, fork)
@@ -102,6 +104,7 @@ async def test_snapshot__fork_resumes_after_a_reboot(mortal_engine, source):
     await fork.kill()
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_snapshot__snapshot_lost_in_a_power_cut_is_not_listed(mortal_engine, source):
     snapshot = await source.create_snapshot(name="lost")
     record = next((mortal_engine.state_dir / "snapshots").glob("*/record.json"))

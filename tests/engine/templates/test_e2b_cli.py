@@ -1,4 +1,7 @@
-"""E2B's command line, unmodified, with an API key alone."""
+"""E2B's command line, unmodified, with an API key alone.
+
+It is installed from npm, so `make proofs` runs it; `test_js_sdk` has the SDK that it is made of.
+"""
 
 import asyncio
 import json
@@ -10,7 +13,7 @@ from e2b import AsyncSandbox, AsyncTemplate
 
 from tests.engine.node_packages import NODE, install
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = [pytest.mark.needs_engine, pytest.mark.slow]
 
 VERSION = "2.19.0"
 

@@ -61,6 +61,7 @@ async def test_template__build_fails_when_the_engine_ends(engine, options, name,
         await AsyncSandbox.create(name, **options)
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_template__sandboxes_outlive_the_template(client, engine, options, name):
     template = AsyncTemplate().from_base_image().run_cmd("echo mine > ~/file")
     await AsyncTemplate.build(template, name, **options)

@@ -162,6 +162,7 @@ async def test_build_upload__full_disk_rejects_an_upload(crammed, name):
     assert not list(Path(crammed.state_dir, UPLOADS).iterdir())
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_build_upload__unused_files_are_removed_at_start(crammed):
     uploads = Path(crammed.state_dir, UPLOADS)
     (uploads / ("0" * 64)).write_bytes(b"old")

@@ -74,6 +74,7 @@ async def test_volume__is_unmounted_with_its_last_sandbox(
     await unmounted(small_engine, small_volume)
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_volume__is_mounted_again_after_a_reboot(small_engine, small_volume, survivor):
     await survivor.commands.run("echo kept > /mnt/data/file && sync /mnt/data/file")
     root = f"/run/sandbox-engine/{small_engine.instance}/roots/{survivor.sandbox_id}"
@@ -86,6 +87,7 @@ async def test_volume__is_mounted_again_after_a_reboot(small_engine, small_volum
     assert (await again.commands.run("cat /mnt/data/file")).stdout == "kept\n"
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_volume__reset_keeps_volumes(small_engine, small_volume, survivor):
     await survivor.commands.run("echo kept > /mnt/data/file")
     small_engine.stop()
@@ -97,6 +99,7 @@ async def test_volume__reset_keeps_volumes(small_engine, small_volume, survivor)
     assert await small_volume.read_file("/file") == "kept\n"
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_volume__destroyed_volume_stays_for_its_sandboxes(
     small_engine, small_volume, small_options, survivor
 ):
@@ -150,6 +153,7 @@ async def test_volume__crash_during_creation_leaves_complete_volumes(small_engin
     await until(lambda: _is(not list(volumes.iterdir())), timeout=60)
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_volume__crash_during_an_upload_changes_nothing(
     small_engine, small_volume, small_options
 ):
@@ -196,6 +200,7 @@ async def test_volume__lingering_mount_is_reused(small_engine, small_volume, sur
     assert [entry.name for entry in await small_volume.list("/")] == ["made"]
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_volume__constant_use_leaves_nothing(small_engine, small_volume, small_options):
     before = await leftovers.settled(small_engine)
 

@@ -42,6 +42,7 @@ async def test_volume_limit__oversized_file_leaves_nothing(small_volume):
     await small_volume.write_file("/fits", bytes(40 * MIB))
 
 
+@pytest.mark.slow  # fills a disk
 async def test_volume_limit__full_machine_rejects_writes(monkeypatch):
     """A volume is sparse and may promise more than there is."""
     with (
@@ -57,6 +58,7 @@ async def test_volume_limit__full_machine_rejects_writes(monkeypatch):
         await volume.write_file("/small", bytes(MIB))
 
 
+@pytest.mark.slow  # a large transfer
 async def test_volume_limit__large_file_uses_constant_memory(engine, volume):
     size = 200 * MIB
     with grows_by_less_than(40 * MIB, pid=engine.pid):

@@ -279,7 +279,9 @@ result()
     assert all(one.data["type"] != "text" for one in told)
 
 
-@pytest.mark.parametrize("is_seen", [True, False], ids=["found-ended", "gone"])
+@pytest.mark.parametrize(
+    "is_seen", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["found-ended", "gone"]
+)
 async def test_agent_runs__a_run_that_ends_while_no_server_runs_has_its_result(
     server, begin, sandbox, engine, is_seen
 ):
@@ -361,6 +363,7 @@ async def test_pause_after__a_sandbox_in_use_is_not_paused(server, caller, begin
     assert (await caller.get(path)).json()["state"] == "running"
 
 
+@pytest.mark.slow  # restarts a server
 async def test_pause_after__a_pause_is_made_up_for_after_a_crash(server, begin):
     path = new_sandbox(server)
     prompt = f"import time; time.sleep(2); {FINISH}"

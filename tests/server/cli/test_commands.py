@@ -60,6 +60,7 @@ def test_a_key_of_a_tenant_that_there_is_not_is_refused(running):
     assert refused.stderr == "There is no tenant 'nobody'.\n"
 
 
+@pytest.mark.slow  # four commands, two starts
 def test_the_database_is_checked_whether_or_not_a_server_runs(started, said):
     said("db", "upgrade")
     assert "schema up to date, encryption keys complete" in said("db", "check")
@@ -102,6 +103,7 @@ def test_the_encryption_key_is_replaced_only_while_no_server_has_the_old_one(sta
     started.start()
 
 
+@pytest.mark.slow  # three starts
 def test_a_copied_database_becomes_another_installation(started, said):
     def installation():
         (found,) = re.findall(r"installation (\w+)", said("db", "check"))

@@ -120,6 +120,7 @@ async def test_recording__an_oversized_message_is_not_read_to_its_end(server, sa
     assert ended.state in {CommandState.LOST, CommandState.FAILED}
 
 
+@pytest.mark.slow  # floods a server for seconds
 async def test_recording__a_flood_does_not_delay_other_commands(server, sandbox_id):
     flood = await start(server, sandbox_id, "exec cat /dev/zero", background=True)
     for _ in range(3):

@@ -98,8 +98,8 @@ async def _is_held_or_over(replicas, walk, asking):
     ("name", "nth"),
     [
         ("start", 2),
-        ("kill-that-frees-a-place", 4),
-        ("fork", 2),
+        pytest.param("kill-that-frees-a-place", 4, marks=pytest.mark.slow),
+        pytest.param("fork", 2, marks=pytest.mark.slow),
         ("pause-for-the-providers-maximum", 5),
     ],
 )

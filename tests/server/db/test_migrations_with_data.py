@@ -5,9 +5,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from sandbox_server.db.schema_migrations import alembic_config, upgrade
-from tests.server.support.databases import ALWAYS_EVERY_POSTGRES
+from tests.server.support.databases import EVERY_POSTGRES
 
-pytestmark = ALWAYS_EVERY_POSTGRES
+pytestmark = EVERY_POSTGRES
 
 # What is put in once a revision is there: each table that it makes has a row, and so has what it changes.
 ROWS = {

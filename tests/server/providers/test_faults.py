@@ -20,7 +20,7 @@ from tests.server.support.fault_proxy import (
 pytestmark = pytest.mark.needs_engine
 
 CREATE = "POST /v2/sandboxes"
-INFO = "GET /sandboxes/"
+INFO = "GET /sandboxes/nobody"
 LIST = "GET /v2/sandboxes"
 MOMENT = timedelta(seconds=0.3)
 GATEWAY_PAGE = "<html>Bad luck</html>"

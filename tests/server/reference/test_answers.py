@@ -20,6 +20,7 @@ def server():
         yield server
 
 
+@pytest.mark.slow  # exhaustive: each edge value of each field
 def test_openapi__edge_values_of_every_field_are_answered_as_described(server, tmp_path):
     found = run_schemathesis(
         server.url, server.admin_key, tmp_path, "--seed", SEED, "--phases", "coverage"

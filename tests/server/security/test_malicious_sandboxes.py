@@ -49,6 +49,7 @@ async def test_malicious_sandbox__an_unconfirmed_file_write_times_out(impatient,
             await impatient.write_file("/tmp/x", b"x")
 
 
+@pytest.mark.slow  # waits for a timeout
 async def test_malicious_sandbox__a_command_that_never_reports_its_end_times_out(impatient, proxy):
     proxy.on("POST /process.Process/Start", stall)
     async with asyncio.timeout(60):

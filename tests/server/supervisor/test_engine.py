@@ -66,6 +66,7 @@ async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started
     assert note_of(started) == before
 
 
+@pytest.mark.slow  # waits for a port through several starts
 async def test_an_engine_whose_port_was_taken_meanwhile_comes_back_there_once_it_is_free(started):
     sandbox = await create_sandbox(started)
     before = note_of(started)
@@ -118,6 +119,7 @@ def test_a_stop_ends_the_engine_too(started):
     assert engine_of(started) is None
 
 
+@pytest.mark.slow  # two more starts
 def test_a_note_of_an_engine_that_is_no_more_is_not_believed(server):
     server.engine_dir.mkdir(parents=True)
     note = {"pid": os.getpid(), "began": "another boot/1", "port": 3400, "log_at": 0}

@@ -205,9 +205,10 @@ async def has_made_a_ready_sandbox(left):
     ("number", "ending"),
     [
         (signal.SIGTERM, -signal.SIGTERM),
-        (signal.SIGHUP, -signal.SIGHUP),
-        (signal.SIGINT, 130),
-        (signal.SIGKILL, -signal.SIGKILL),
+        # Other signals end the same code; each costs a start with an engine.
+        pytest.param(signal.SIGHUP, -signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
 async def test_a_start_that_is_interrupted_stops_what_it_started(
@@ -239,9 +240,9 @@ async def find_serving(server):
 @pytest.mark.parametrize(
     ("number", "to_parent", "ending"),
     [
-        (signal.SIGTERM, True, 128 + signal.SIGTERM),
-        (signal.SIGINT, True, 128 + signal.SIGINT),
-        (signal.SIGKILL, True, -signal.SIGKILL),
+        pytest.param(signal.SIGTERM, True, 128 + signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, True, 128 + signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, True, -signal.SIGKILL, marks=pytest.mark.slow),
         (signal.SIGKILL, False, 128 + signal.SIGKILL),
     ],
 )
@@ -258,6 +259,7 @@ async def test_a_server_that_ends_before_it_serves_takes_its_engine_along(
     assert "Traceback" not in server.log
 
 
+@pytest.mark.slow  # builds the base image
 async def test_a_start_that_is_interrupted_ends_the_build_of_the_base_image(server, left):
     images = server.directory / "images"
     server.variables["SANDBOX_ENGINE_IMAGES_DIR"] = str(images)
@@ -290,6 +292,7 @@ async def run(server, sandbox_id, command):
     return answer.json()["output"]
 
 
+@pytest.mark.slow  # three starts; `test_stopping` has sandboxes that survive a stop and a crash
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_sandbox_of_before_survives_a_start_that_fails(server, left, number):
     server.start()
@@ -311,6 +314,7 @@ async def engine_is_gone(server):
     return find_engine(server) is None
 
 
+@pytest.mark.slow  # three starts
 async def test_an_engine_of_before_goes_on_after_a_start_that_fails(server, database_url):
     server.variables["DATABASE_URL"] = database_url
     server.start()

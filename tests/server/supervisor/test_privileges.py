@@ -26,6 +26,7 @@ def closed():
     shutil.rmtree(directory)
 
 
+@pytest.mark.slow  # a start of another account, which cannot be forked
 async def test_it_runs_from_where_its_account_may_not_go(server, closed):
     server.programs_at(closed / "clone" / "src")
     server.start()
@@ -47,6 +48,7 @@ def test_whoever_serves_sees_our_programs_and_nothing_else_there(server, closed)
     assert (closed / "secret").read_text() == "root's own"  # only its own view is another
 
 
+@pytest.mark.slow  # a start of another account, which cannot be forked
 def test_programs_that_its_account_may_not_read_are_named(server, closed):
     (closed / "clone" / "src").chmod(0o700)
     server.programs_at(closed / "clone" / "src")

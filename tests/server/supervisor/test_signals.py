@@ -61,6 +61,7 @@ async def test_a_second_signal_ends_it_at_once(started, ask):
     started.start()
 
 
+@pytest.mark.slow  # waits until the patience of a stop is over
 async def test_a_request_that_takes_too_long_does_not_keep_it_from_ending(started, ask):
     assert started.stop() == 0
     started.start("--stop-timeout-s", "1")

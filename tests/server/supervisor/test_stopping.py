@@ -61,6 +61,7 @@ async def test_what_runs_goes_on_through_a_crash(started):
     assert await run(started, sandbox_id, "echo alive") == "alive\n"
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_a_crashed_engine_is_back_for_the_sandboxes_it_had(started):
     sandbox_id = await create(started)
     os.kill(started.engine_pid, signal.SIGKILL)
@@ -94,6 +95,7 @@ async def test_no_secret_is_ever_logged(started):
     assert [secret for secret in (*known, "hunter2", "hunter3") if secret in log] == []
 
 
+@pytest.mark.slow  # two servers of its own
 async def test_a_stop_touches_no_sandbox_where_other_servers_may_share_the_database(database_url):
     with server_process(variables={"DATABASE_URL": database_url}) as server:
         server.start()

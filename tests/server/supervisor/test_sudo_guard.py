@@ -81,6 +81,7 @@ def test_a_server_that_is_done_has_the_engine_stopped(directory):
 
 
 @pytest.mark.parametrize(("given", "kept_ready"), [(None, "agent"), ("mine", "mine")])
+@pytest.mark.slow  # an engine for each setting
 def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
     directory, monkeypatch, given, kept_ready
 ):
@@ -100,6 +101,7 @@ async def test_a_server_that_does_not_start_leaves_no_engine(directory, left):
     await leftovers.nothing(left)
 
 
+@pytest.mark.slow  # one more end of the pair; each starts engines of its own
 async def test_a_server_that_is_killed_while_it_starts_leaves_no_engine(directory, left, tmp_path):
     with guard_process(directory, SANDBOX_ENGINE_IMAGES_DIR=str(tmp_path / "images")) as guard:
         assert next(line for line in guard.stderr if "base image: " in line)
@@ -109,6 +111,7 @@ async def test_a_server_that_is_killed_while_it_starts_leaves_no_engine(director
     await leftovers.nothing(left)
 
 
+@pytest.mark.slow  # one more end of the pair; each starts engines of its own
 def test_an_engine_whose_start_nobody_confirmed_is_not_taken_over(directory):
     with guard_process(directory) as guard:
         assert "api_key" in guard.stdout.readline()

@@ -106,6 +106,7 @@ async def test_agent_template__a_failed_build_is_reported_to_waiting_sandboxes(s
         assert (await server.create())["template"] == "agent"
 
 
+@pytest.mark.slow  # several starts
 async def test_agent_template__it_is_rebuilt_only_when_its_version_changes(
     start, context, engine, proxy
 ):

@@ -127,6 +127,7 @@ async def stop(server):
     assert await asyncio.to_thread(server.stop) == 0
 
 
+@pytest.mark.slow  # restarts servers below a browser
 async def test_cors__a_page_follows_a_command_and_types_in_a_terminal_across_restarts(
     tab, site, server, sandbox
 ):

@@ -60,6 +60,7 @@ async def test_session__refuses_a_second_prompt_while_busy(client):
     assert (await client.until("result"))[-1]["state"] == "interrupted"
 
 
+@pytest.mark.slow  # runs the agent's program twice
 async def test_session__can_continue_after_an_interrupt(agent_server, client):
     agent_server.model.hanging.clear()
     await client.ask(type="prompt", prompt="model, hang")
@@ -87,6 +88,7 @@ async def test_session__reconnecting_clients_receive_missed_events(agent_server)
     assert rest[-1]["state"] == "succeeded"
 
 
+@pytest.mark.slow  # runs the agent's program three times
 async def test_session__resumes_by_id_after_a_restart(tmp_path):
     async with started_agent_server(tmp_path) as server:
         (server.workspace / "sub").mkdir()

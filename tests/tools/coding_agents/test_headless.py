@@ -81,6 +81,7 @@ async def test_headless__unknown_events_still_lead_to_a_result(client, shape):
     assert events[-1]["type"] == "result"
 
 
+@pytest.mark.slow  # waits until interrupts are given up
 async def test_headless__kills_a_program_that_ignores_interrupts_and_its_children(client, server):
     stubborn = (
         "import signal, subprocess\n"

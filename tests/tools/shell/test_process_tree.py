@@ -69,6 +69,7 @@ async def test_run_command__a_timeout_kills_root_processes_with_sudo(tools, prog
     assert not is_alive
 
 
+@pytest.mark.slow  # waits until a kill is given up
 async def test_run_command__a_timeout_does_not_wait_for_root_processes_without_sudo(
     tools, programs
 ):

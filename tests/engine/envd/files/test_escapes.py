@@ -139,6 +139,7 @@ def test_path_escape__new_directories_never_follow_a_swapped_directory_out(box, 
             box.root.make_directories(f"{swapped}/made/{number}", USER)
 
 
+@pytest.mark.slow  # races for seconds
 def test_path_escape__renames_never_follow_a_swapped_directory_out(box, swapped, home):
     for _ in range(TRIES):
         with suppress(FileNotFoundError):
@@ -189,6 +190,7 @@ def test_path_escape__moved_directory_does_not_lead_into_another_tree(box, home)
             cursor.leave()
 
 
+@pytest.mark.slow  # races for seconds
 def test_path_escape__removal_survives_moving_directories(box, home):
     box.run("mkdir kept; touch kept/precious", uid=1000)
     with attacker(home, "tree/a", "kept/a", flags=0), attacker(home, "kept/a", "tree/a", flags=0):

@@ -119,6 +119,7 @@ def test_rootfs__removal_is_recursive_and_follows_no_links(box, home):
     assert names(home / "other") == ["kept"]
 
 
+@pytest.mark.slow  # makes very many files
 def test_rootfs__directory_with_very_many_files_is_removed(box, home):
     box.run("mkdir many; cd many; seq 25000 | xargs touch", uid=1000)
     box.root.remove("/home/user/many")

@@ -188,6 +188,7 @@ async def test_files__concurrent_uploads_to_one_path_keep_one_complete(shared, d
     assert await shared.files.read(f"{directory}/one", format="bytes") in contents
 
 
+@pytest.mark.slow  # large transfers
 async def test_files__transfer_of_100_mib_uses_constant_memory(engine, shared, directory):
     piece = random.Random(3).randbytes(MIB)
     path = f"{directory}/large"
@@ -204,6 +205,7 @@ async def test_files__transfer_of_100_mib_uses_constant_memory(engine, shared, d
     assert digest.digest() == hashlib.sha256(piece * 100).digest()
 
 
+@pytest.mark.slow  # large transfers
 async def test_files__form_of_256_mib_uses_constant_memory(engine, shared, directory, tmp_path):
     large = tmp_path / "large"
     with large.open("w+b") as file:

@@ -99,6 +99,7 @@ async def test_full_disk__body_expanding_beyond_the_disk_is_rejected(sandbox):
     assert not await sandbox.files.exists("expanding")
 
 
+@pytest.mark.slow  # fills a disk
 async def test_full_disk__neighbour_is_unaffected(sandbox, small_engine):
     await sandbox.commands.run("cat /dev/zero > filler; true")
     async with await AsyncSandbox.create(timeout=60, **small_engine.options) as neighbour:

@@ -283,6 +283,7 @@ async def test_watch__watchers_per_sandbox_are_limited(client, box):
     await asyncio.gather(*(client.remove_watcher(removal) for removal in removals))
 
 
+@pytest.mark.slow  # overflows queues of the kernel
 async def test_watch__overflow_is_reported_to_the_slow_watcher_only(client, box):
     behind = await client.create_watcher(CreateWatcherRequest(path="~"))
     with file_box() as neighbour:

@@ -32,6 +32,7 @@ async def test_warm_pool__ready_sandboxes_survive_a_crash(reserve, ready_engine,
     await asyncio.gather(*(sandbox.kill() for sandbox in (mine, *created)))
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_warm_pool__sandbox_dead_during_downtime_is_removed(reserve, ready_engine):
     ended = reserve.waiting()
     ready_engine.kill()
@@ -43,6 +44,7 @@ async def test_warm_pool__sandbox_dead_during_downtime_is_removed(reserve, ready
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_warm_pool__interrupted_starts_leave_nothing(reserve, ready_engine, ready_options):
     await reserve.wait_full()
     before = leftovers.of_sandboxes(ready_engine)
@@ -93,6 +95,7 @@ async def test_warm_pool__failing_template_is_suspended_with_the_reason(
     assert (await reserve.level(name))["failure"] is None
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_warm_pool__ready_sandboxes_are_evicted_for_requests(
     reserve, ready_engine, ready_options
 ):

@@ -108,6 +108,7 @@ async def test_warm_pool__template_in_demand_is_kept_ready(
         assert (await named.commands.run(told)).stdout == "you\nhello \n"
 
 
+@pytest.mark.slow  # builds a template on an engine of its own
 async def test_warm_pool__configured_template_is_ready_once_built(
     reserve, ready_options, build_server
 ):

@@ -113,6 +113,7 @@ async def _is_ready(own, building):
     return await _status(own, building) == "ready"
 
 
+@pytest.mark.slow  # fills a disk
 async def test_build_end__full_disk_fails_one_build_only(own, begin):
     script = "dd if=/dev/zero of=~/full bs=1M count=1000"
     failure = await asyncio.to_thread(own.fail, begin().run_cmd(script))

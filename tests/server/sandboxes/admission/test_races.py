@@ -87,7 +87,9 @@ async def test_a_freed_place_is_taken_without_a_look_at_the_clock(database, sess
     assert [job.subject for job in begun.jobs] == [row.id for row in waiting]
 
 
-@pytest.mark.parametrize(("capacity", "quota"), [(2, 2), (100, 1)])
+@pytest.mark.parametrize(
+    ("capacity", "quota"), [(2, 2), pytest.param(100, 1, marks=pytest.mark.slow)]
+)
 async def test_whoever_waits_is_served_in_the_end_however_all_come_and_go(
     database, replicas, capacity, quota
 ):
