@@ -111,8 +111,15 @@ class Components:
 
     def by_type(self) -> Registry:
         """Map each component's type, by which routes depend on it, to the component."""
-        components = [getattr(self, field.name) for field in fields(self)]
-        return {type(component): component for component in components}
+        registry: dict[type, object] = {}
+        for field in fields(self):
+            component = getattr(self, field.name)
+            if type(component) in registry:
+                raise TypeError(
+                    f"{field.name}: a component of type {type(component).__name__} exists already"
+                )
+            registry[type(component)] = component
+        return registry
 
 
 def build_components(core: Core) -> Components:

@@ -16,6 +16,7 @@ import httpx
 from e2b import AsyncSandbox
 
 from sandbox_engine.system.settings import Settings
+from tests.listening_process import ListeningProcess
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGES = Path(os.environ.get("SANDBOX_ENGINE_TEST_IMAGES", REPOSITORY / ".cache" / "images"))
@@ -30,21 +31,18 @@ class ConnectionOptions(TypedDict):
     sandbox_url: str
 
 
-class EngineProcess:
+class EngineProcess(ListeningProcess):
     """One engine on a free port, with a state directory that outlives its process."""
 
+    stop_timeout_s = STOP_TIMEOUT_S
+
     def __init__(self, *flags: str, port: int = 0, parent: Path | None = None) -> None:
+        super().__init__()
         self.state_dir = Path(tempfile.mkdtemp(prefix="engine-", dir=parent))
         self._flags = flags
         self._port = port
-        self._process: subprocess.Popen[str] | None = None
         self._log = (self.state_dir / "engine.log").open("a")
         self.url = ""
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def instance(self) -> str:
@@ -101,34 +99,12 @@ class EngineProcess:
         self._port = self.port
 
     def _await_address(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        said = ""
-        for line in self._process.stdout:
+        printed = ""
+        for line in self.output:
             if found := re.search(r"listening on (https?://\S+)", line):
                 return found[1]
-            said += line
-        raise AssertionError(f"the engine did not start:\n{said}{self.log}")
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        self._close()
-
-    def stop(self) -> int:
-        """End it as an operator would."""
-        assert self._process is not None
-        self._process.terminate()
-        status = self._process.wait(STOP_TIMEOUT_S)
-        self._close()
-        return status
-
-    def _close(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+            printed += line
+        raise AssertionError(f"the engine did not start:\n{printed}{self.log}")
 
     async def restart(self) -> None:
         """Crash it and start it again."""
@@ -137,7 +113,7 @@ class EngineProcess:
 
     def remove(self) -> None:
         """Stop it and leave nothing of it behind."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.stop()
         subprocess.run(self.command("reset"), check=True, stderr=self._log, timeout=120)
         self._log.close()

@@ -1,10 +1,13 @@
 import asyncio
+from dataclasses import replace
+from typing import cast
 
 import pytest
 from pydantic import SecretStr
 
-from sandbox_server import wiring as assembly
+from sandbox_server import wiring
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.files.tree import FileTree
 from sandbox_server.jobs.kinds import HOUSEKEEPING
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.settings import BackendSettings
@@ -22,7 +25,7 @@ def settings(database_url, tmp_path):
     return Settings(database_url=SecretStr(database_url), state_dir=tmp_path, backends=(NOWHERE,))
 
 
-async def test_a_server_works_until_its_block_ends(settings):
+async def test_open_server__runs_jobs_until_the_block_ends(settings):
     before = asyncio.all_tasks()
     async with open_server(settings) as server:
         assert list(server.components.backends) == ["nowhere"]
@@ -35,19 +38,27 @@ async def test_a_server_works_until_its_block_ends(settings):
     assert asyncio.all_tasks() == before
 
 
-async def test_what_fails_in_the_background_ends_the_server(settings, monkeypatch):
+async def test_open_server__a_failed_background_task_ends_the_server(settings, monkeypatch):
     class Deaf(Notifications):
         async def run(self):
             raise RuntimeError("it does not hear any more")
 
-    monkeypatch.setattr(assembly, "Notifications", Deaf)
+    monkeypatch.setattr(wiring, "Notifications", Deaf)
     with pytest.raises(ExceptionGroup) as failed:
         async with open_server(settings):
             await asyncio.Event().wait()
     assert failed.group_contains(RuntimeError, match="does not hear")
 
 
-async def test_a_server_that_rests_gives_no_more_places(settings):
+async def test_shutdown_pauser__is_done_at_once_without_sandboxes(settings):
     async with open_server(settings) as server:
         async with asyncio.timeout(30):
             assert await server.shutdown_pauser.pause_all(within=settings.stop_timeout)
+
+
+async def test_components__two_of_one_type_are_refused(settings):
+    async with open_server(settings) as server:
+        components = server.components
+        assert components.by_type()[type(components.tree)] is components.tree
+        with pytest.raises(TypeError, match="tree: a component of type FileContents"):
+            replace(components, tree=cast("FileTree", components.contents)).by_type()

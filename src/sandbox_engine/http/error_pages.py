@@ -102,12 +102,6 @@ def machine_full(sandbox_id: str, message: str) -> ErrorPage:
     return ErrorPage(503, message, sandbox_id, "No room on this machine")
 
 
-def sandbox_in_transition(sandbox_id: str) -> ErrorPage:
-    """Report that the sandbox is changing its state."""
-    message = "The sandbox is still transitioning. Try again in a moment."
-    return ErrorPage(409, message, sandbox_id, "One moment")
-
-
 def bad_route(message: str) -> ASGIApp:
     """Report that the host or headers do not name a valid sandbox and port."""
     return PlainTextResponse(message, 400)

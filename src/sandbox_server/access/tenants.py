@@ -48,13 +48,6 @@ class Tenants:
                 await JobRepository(session).due(kinds.ADMISSION, backend)
         return put
 
-    async def make_default(self) -> None:
-        """Create the default tenant unless it exists."""
-        async with self._sessions.begin() as session:
-            await TenantRepository(session).add_missing(
-                DEFAULT_TENANT, max_running=MAX_RUNNING, max_queued=MAX_QUEUED
-            )
-
     def _require_backends(self, *documents: dict[str, Any]) -> None:
         known = set(self._backends)
         for document in documents:

@@ -17,7 +17,6 @@ from typing import NewType
 TenantId = NewType("TenantId", str)
 ApiKeyId = NewType("ApiKeyId", str)
 LoginId = NewType("LoginId", str)
-TemplateId = NewType("TemplateId", str)
 SandboxId = NewType("SandboxId", str)
 InstallationId = NewType("InstallationId", str)
 

@@ -2,8 +2,7 @@ import pytest
 
 from sandbox_server.access.api_keys import ApiKeys, KeyRequest
 from sandbox_server.access.authenticator import Authenticator
-from sandbox_server.access.tenants import Tenants
-from sandbox_server.providers.registry import Backends
+from tests.server.support.rows import add_default_tenant
 
 
 class Clock:
@@ -28,7 +27,7 @@ def authenticator(sessions, clock):
 
 @pytest.fixture
 async def api_keys(sessions, authenticator):
-    await Tenants(sessions, Backends({})).make_default()
+    await add_default_tenant(sessions)
     return ApiKeys(sessions, authenticator)
 
 

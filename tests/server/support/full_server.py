@@ -13,7 +13,6 @@ from e2b import AsyncSandbox
 from pydantic import SecretStr
 
 from sandbox_server.access.api_keys import ApiKeys, KeyRequest
-from sandbox_server.access.tenants import Tenants
 from sandbox_server.app import create_app
 from sandbox_server.components import Components
 from sandbox_server.db.models import Sandbox
@@ -26,6 +25,7 @@ from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTempla
 from sandbox_server.wiring import open_server
 from tests.engine.engine_process import EngineProcess
 from tests.server.support.request_recorder import start_recorder
+from tests.server.support.rows import add_default_tenant
 
 PORT = 3000
 WAIT = 30
@@ -119,7 +119,7 @@ async def serving_outside(
         )
         task = asyncio.create_task(http._serve(listeners))
         await started.wait()
-        await Tenants(components.sessions, components.backends).make_default()
+        await add_default_tenant(components.sessions)
         outside = Outside(components, port, "")
         _, key = await outside.new_key(scopes=["admin"])
         try:

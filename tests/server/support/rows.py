@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
+from sandbox_server.access.tenant_repository import TenantRepository
+from sandbox_server.access.tenants import DEFAULT_TENANT, MAX_QUEUED, MAX_RUNNING
 from sandbox_server.db.models import Backend, Sandbox, Tenant
 from sandbox_server.domain.events import SERVER, Cause, Stopping
 from sandbox_server.domain.ids import new_id
@@ -16,6 +18,13 @@ HOUR = timedelta(hours=1)
 async def find_tenant(sessions, name="default"):
     async with sessions() as session:
         return await session.scalar(select(Tenant.id).where(Tenant.name == name))
+
+
+async def add_default_tenant(sessions):
+    async with sessions.begin() as session:
+        await TenantRepository(session).add_missing(
+            DEFAULT_TENANT, max_running=MAX_RUNNING, max_queued=MAX_QUEUED
+        )
 
 
 async def add_backend(sessions, name="local", **fields):

@@ -23,20 +23,23 @@ from sandbox_server.supervisor.engine import EngineNote, LocalEngine
 from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests import run_services
 from tests.engine.engine_process import IMAGES, EngineProcess
+from tests.listening_process import ListeningProcess
 from tests.ports import free_port
 from tests.server.support.scratch_directory import scratch_parent
-from tests.server.support.server_forker import ForkedProcess, server_forker
+from tests.server.support.server_forker import server_forker
 
 STOP_TIMEOUT_S = 60
 _PROGRAM = [sys.executable, "-m", "sandbox_server"]
 
 
-class ServerProcess:
+class ServerProcess(ListeningProcess):
     """One server on a free port, with a state directory that outlives its processes.
 
     Without variables that name another provider it brings an engine of its own, and without one that names a database
     it has its own, a copy of the run's unless it is to make one.
     """
+
+    stop_timeout_s = STOP_TIMEOUT_S
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class ServerProcess:
         variables: Mapping[str, str] | None = None,
         copies_database: bool = True,
     ) -> None:
+        super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch_parent()))
         self.directory.chmod(0o711)  # the account that it runs as has to get in
         self.state_dir = self.directory / "state"
@@ -53,14 +57,8 @@ class ServerProcess:
         self.program: list[str] = _PROGRAM
         self.account: int | None = None  # who starts it, if not whoever runs the tests
         self._port = free_port()
-        self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self.said = ""
         self.url = ""
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def log_file(self) -> Path:
@@ -201,10 +199,8 @@ class ServerProcess:
             )
 
     def _await_address(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
         self.said = ""
-        for line in self._process.stdout:
+        for line in self.output:
             self.said += line
             if line.startswith("  curl"):
                 found = re.search(r"listening on (http://\S+)", self.said)
@@ -212,34 +208,9 @@ class ServerProcess:
                 return found[1]
         raise AssertionError(f"the server did not start:\n{self.said}{self.log}")
 
-    def kill(self) -> None:
-        """End it as a crash would."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        self._close()
-
-    def stop(self) -> int:
-        """End it as an operator would."""
-        assert self._process is not None
-        self._process.terminate()
-        return self.wait()
-
-    def wait(self) -> int:
-        """Wait until it has ended by itself; tells how."""
-        assert self._process is not None
-        status = self._process.wait(STOP_TIMEOUT_S)
-        self._close()
-        return status
-
-    def _close(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
     def remove(self) -> None:
         """Stop all that is left of it and leave nothing behind."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             if self.account is None:
                 self.kill()
             else:  # whose database none of us could stop

@@ -69,11 +69,6 @@ class Inside:
         self._processes = processes
         self._directories = directories
 
-    async def start_command(self, command: str) -> None:
-        """Start a command that continues without a listener."""
-        async with aclosing(self._processes.start(_shell(command))) as events:
-            await anext(events, None)
-
     async def run_command(
         self,
         command: str,
@@ -108,11 +103,6 @@ class Inside:
         if len(content) > limit:
             raise FileTooLarge(path, limit=limit)
         return content
-
-    async def write_file(self, path: str, content: bytes) -> None:
-        """Create or replace a file, with its parent directories."""
-        found = await self._directories.resolve(path, user=None)
-        await self._ask(self._sandbox.files.write(found, content), path=path)
 
     async def _download(self, path: str, limit: int) -> bytes:
         content = bytearray()
