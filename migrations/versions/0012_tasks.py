@@ -156,15 +156,18 @@ def upgrade() -> None:
     op.create_index(op.f("repositories_tenant_id_id_idx"), "repositories", ["tenant_id", "id"])
     op.create_table(
         "webhook_deliveries",
+        sa.Column("id", ID, nullable=False),
         sa.Column("forge_id", ID, nullable=False),
         sa.Column("delivery_id", sa.Text(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("action", sa.Text(), nullable=False),
         sa.Column("repository", sa.Text()),
+        sa.Column("repository_name", sa.Text()),
         sa.Column("subject", sa.Text()),
         sa.Column("actor", sa.Text()),
         sa.Column("actor_is_bot", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("body", postgresql.JSONB(none_as_null=True, astext_type=sa.Text())),
+        sa.Column("body", sa.LargeBinary()),
         sa.Column("received_at", INSTANT, server_default=NOW, nullable=False),
         sa.Column("done_at", INSTANT),
         sa.Column("outcome", sa.Text()),
@@ -179,7 +182,13 @@ def upgrade() -> None:
             name=op.f("webhook_deliveries_forge_id_fkey"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("forge_id", "delivery_id", name=op.f("webhook_deliveries_pkey")),
+        sa.PrimaryKeyConstraint("id", name=op.f("webhook_deliveries_pkey")),
+        sa.UniqueConstraint(
+            "forge_id", "delivery_id", name=op.f("webhook_deliveries_forge_id_delivery_id_key")
+        ),
+        sa.UniqueConstraint(
+            "forge_id", "digest", name=op.f("webhook_deliveries_forge_id_digest_key")
+        ),
     )
     op.create_index(
         "webhook_deliveries_open_idx",

@@ -26,6 +26,7 @@ from sandbox_server.events import api as events
 from sandbox_server.events import api_logs as logs
 from sandbox_server.files import api as files
 from sandbox_server.forges import api as forges
+from sandbox_server.forges import api_webhooks as webhooks
 from sandbox_server.http import docs, problems
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.middleware import (
@@ -41,6 +42,7 @@ from sandbox_server.openapi import DescribedApi
 from sandbox_server.ports import api as ports
 from sandbox_server.ports.path_proxy import PROXY_PATH, PathProxy
 from sandbox_server.ports.sandbox_hosts import SandboxHosts
+from sandbox_server.repositories import api as repositories
 from sandbox_server.sandboxes import api as sandboxes
 from sandbox_server.snapshots import api as snapshots
 from sandbox_server.snapshots import api_forks as forks
@@ -66,6 +68,8 @@ _ROUTES = (
         events,
         logs,
         forges,
+        repositories,
+        webhooks,
     ),
     *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
 )

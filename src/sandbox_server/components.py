@@ -20,8 +20,10 @@ from sandbox_server.files.contents import FileContents
 from sandbox_server.files.file_access import FileAccess
 from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.files.tree import FileTree
+from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.forges.service import Forges
 from sandbox_server.forges.views import ForgeViews
+from sandbox_server.forges.webhook_bodies import WebhookBodies
 from sandbox_server.http.deps import Registry
 from sandbox_server.http.sse import EventStreams
 from sandbox_server.log.hub import StreamHub
@@ -29,6 +31,7 @@ from sandbox_server.ports.links import PortLinks
 from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
@@ -64,6 +67,7 @@ class Core:
     template_lookup: TemplateLookup
     public_address: PublicAddress
     forges: Forges
+    repositories: Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +112,9 @@ class Components:
     verbs: Verbs
     forges: Forges
     forge_views: ForgeViews
+    repositories: Repositories
+    deliveries: Deliveries
+    webhook_bodies: WebhookBodies
 
     def by_type(self) -> Registry:
         """Map each component's type, by which routes depend on it, to the component."""
@@ -178,4 +185,7 @@ def build_components(core: Core) -> Components:
         verbs=Verbs(controller, commands, contents),
         forges=core.forges,
         forge_views=ForgeViews(core.public_address),
+        repositories=core.repositories,
+        deliveries=Deliveries(sessions, core.forges),
+        webhook_bodies=WebhookBodies(),
     )

@@ -46,6 +46,7 @@ from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.metrics.instruments import watch_event_loop
 from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
 from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
@@ -172,6 +173,7 @@ def _assemble(
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     core = Core(
         forges=forges,
+        repositories=Repositories(sessions, vault, forges),
         settings=settings,
         sessions=sessions,
         vault=vault,

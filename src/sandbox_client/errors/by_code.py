@@ -81,6 +81,10 @@ class BackendNotFound(NotFound):
     code = "backend-not-found"
 
 
+class DeliveryNotFound(NotFound):
+    code = "delivery-not-found"
+
+
 class RepositoryNotFound(NotFound):
     code = "repository-not-found"
 

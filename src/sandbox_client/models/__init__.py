@@ -50,6 +50,8 @@ from sandbox_client.models.files import (
     FileUser,
 )
 from sandbox_client.models.forges import (
+    DeliveryRead,
+    DeliveryReceipt,
     ForgeAuth,
     ForgeCheck,
     ForgeCheckRead,
@@ -195,6 +197,8 @@ __all__ = [
     "CommandState",
     "CommitStyle",
     "CreateVerb",
+    "DeliveryRead",
+    "DeliveryReceipt",
     "DirectoryCreate",
     "DirectoryPath",
     "Encoding",

@@ -49,6 +49,7 @@ _TABLE = (
     ErrorCode("terminal-not-found", 404, "Terminal not found"),
     ErrorCode("agent-run-not-found", 404, "Agent run not found"),
     ErrorCode("repository-not-found", 404, "Repository not found"),
+    ErrorCode("delivery-not-found", 404, "Webhook delivery not found"),
     ErrorCode("repository-in-use", 409, "Repository has open tasks"),
     ErrorCode("forge-not-found", 404, "Forge not found"),
     ErrorCode("idempotency-mismatch", 422, "Idempotency key was used for a different request"),
@@ -101,7 +102,7 @@ _TABLE = (
     # Forges
     ErrorCode("forge-in-use", 409, "Forge is in use"),
     ErrorCode("forge-host-not-allowed", 422, "Host of the forge is not allowed"),
-    ErrorCode("signature-refused", 403, "Webhook signature is missing or wrong"),
+    ErrorCode("signature-refused", 401, "Webhook signature is missing or wrong"),
     ErrorCode("forge-error", 502, "Forge failed"),
     ErrorCode("forge-unavailable", 503, "Forge is unavailable"),
     ErrorCode("forge-limited", 503, "Rate limit of the forge"),

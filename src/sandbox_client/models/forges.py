@@ -145,3 +145,38 @@ class ForgeCheckRead(ResponseModel):
     missing_permissions: list[MissingPermissionRead]
     limits: list[ForgeLimitRead]
     webhook_url: str
+
+
+class DeliveryReceipt(ResponseModel):
+    """The answer to a forge that delivered a webhook."""
+
+    id: str
+    is_new: Annotated[
+        bool, Field(description="false: it was received before, and nothing is done again.")
+    ]
+
+
+class DeliveryRead(ResponseModel):
+    """A webhook delivery and what came of it."""
+
+    id: str
+    forge: Annotated[str, Field(description="Name of the forge.")]
+    delivery_id: Annotated[str, Field(description="Id that the forge gave it.")]
+    kind: Annotated[str, Field(description="`issue`, `comment`, `pull`, `review`, `check`, …")]
+    action: str
+    subject: (
+        Annotated[
+            str, Field(description="Number of the issue or pull request, commit, or pushed ref.")
+        ]
+        | None
+    )
+    actor: Annotated[str, Field(description="Login of the user who caused it.")] | None
+    received_at: datetime
+    done_at: Annotated[datetime, Field(description="null: not processed yet.")] | None
+    outcome: (
+        Annotated[str, Field(description="What was done, or the reason why nothing was.")] | None
+    )
+    last_error: (
+        Annotated[str, Field(description="Error of the last attempt, while attempts are repeated.")]
+        | None
+    )

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
 from sandbox_client.models.agent_runs import PermissionMode
 from sandbox_client.models.forges import ForgeAuth
+from sandbox_client.models.repositories import RepositorySettings
 from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
 from sandbox_client.models.templates import TemplateStep
 
@@ -119,3 +120,12 @@ class TenantOptions(TypedDict, total=False):
     max_queued: int
     defaults: TenantDefaults | Mapping[str, Any]
     rules: Sequence[TenantRule | Mapping[str, Any]]
+
+
+class RepositoryOptions(TypedDict, total=False):
+    settings: RepositorySettings | Mapping[str, Any]
+    envs: Mapping[str, str]
+
+
+class RepositoryChanges(RepositoryOptions, total=False):
+    triggers_paused: bool

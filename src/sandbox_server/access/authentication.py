@@ -11,7 +11,8 @@ from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.proxy.targets import PublicAddress
 
 PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
-_PUBLIC_PREFIXES = ("/docs/", "/page/")
+# A webhook is authenticated by its signature.
+_PUBLIC_PREFIXES = ("/docs/", "/page/", "/v1/webhooks/")
 
 
 class Authentication:

@@ -20,12 +20,13 @@ _BATCH = 500  # rows per transaction: short, so that it blocks nobody
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionPeriods:
-    """How long ended sandboxes, events, output and idempotency keys are kept."""
+    """How long ended sandboxes, events, output, idempotency keys and webhook deliveries are kept."""
 
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)
     output: timedelta = timedelta(days=7)
     idempotency: timedelta = timedelta(days=1)
+    deliveries: timedelta = timedelta(days=7)
 
 
 class RetentionJob:
@@ -52,6 +53,7 @@ class RetentionJob:
                 lambda r: r.remove_idempotency_keys(periods.idempotency)
             ),
             "tickets": await self._remove_all(lambda r: r.remove_tickets()),
+            "deliveries": await self._remove_all(lambda r: r.remove_deliveries(periods.deliveries)),
             "logins": await self._remove_all(lambda r: r.remove_logins()),
         }
         if any(removed.values()):

@@ -16,7 +16,9 @@ from sandbox_server.db.models import (
     Sandbox,
     Stream,
     Ticket,
+    WebhookDelivery,
 )
+from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
 
 _now = func.statement_timestamp()
 
@@ -59,6 +61,16 @@ class RetentionRepository:
     async def remove_tickets(self) -> int:
         """Remove expired tickets."""
         return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
+
+    async def remove_deliveries(self, age: timedelta) -> int:
+        """Remove webhook deliveries older than `age`, with their jobs."""
+        removed = await self._remove(
+            WebhookDelivery.id, where=WebhookDelivery.received_at < _now - age
+        )
+        await self._session.execute(
+            delete(Job).where(Job.kind == WEBHOOK_DELIVERY, Job.subject.in_(removed))
+        )
+        return len(removed)
 
     async def remove_logins(self) -> int:
         """Remove expired logins."""

@@ -35,6 +35,11 @@ ASKED_OF_PROVIDER: tuple[Failure, ...] = (
     *(errors.BackendError, errors.BackendRefused, CallNotSupported),
     *(errors.BackendUnavailable, errors.BackendBusy, AnswerLost),
 )
+ASKED_OF_FORGE: tuple[Failure, ...] = (
+    *(errors.ForgeNotFound, errors.ForgeHostNotAllowed, errors.ForgeUnavailable),
+    *(errors.ForgeLimited, errors.ForgeCredentialRefused, errors.ForgePermissionMissing),
+    *(errors.ForgeResourceNotFound, errors.ForgeRefused, errors.NotSupportedByForge),
+)
 # Which templates there are may be a question for providers.
 LOOKED_UP: tuple[Failure, ...] = (
     *(errors.BackendError, errors.BackendRefused),

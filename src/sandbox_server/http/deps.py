@@ -15,6 +15,8 @@ from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
     AgentRunNotFound,
     CommandNotFound,
+    DeliveryNotFound,
+    ForgeNotFound,
     NotFound,
     RepositoryNotFound,
     SandboxNotFound,
@@ -101,6 +103,8 @@ _of_terminal = BeforeValidator(partial(_parse_id, missing=TerminalNotFound))
 _of_agent_run = BeforeValidator(partial(_parse_id, missing=AgentRunNotFound))
 _of_snapshot = BeforeValidator(partial(_parse_id, missing=SnapshotNotFound))
 _of_repository = BeforeValidator(partial(_parse_id, missing=RepositoryNotFound))
+_of_forge = BeforeValidator(partial(_parse_id, missing=ForgeNotFound))
+_of_delivery = BeforeValidator(partial(_parse_id, missing=DeliveryNotFound))
 
 CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
 AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
@@ -119,6 +123,8 @@ SandboxIdsQuery = Annotated[
 SandboxIdQuery = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Query()]
 SnapshotIdPath = Annotated[str, _of_snapshot, may_fail_with(SnapshotNotFound), Path()]
 RepositoryIdPath = Annotated[str, _of_repository, may_fail_with(RepositoryNotFound), Path()]
+ForgeIdPath = Annotated[str, _of_forge, may_fail_with(ForgeNotFound), Path()]
+DeliveryIdPath = Annotated[str, _of_delivery, may_fail_with(DeliveryNotFound), Path()]
 TemplateNamePath = Annotated[
     str, BeforeValidator(_parse_template_name), may_fail_with(TemplateNotFound), Path()
 ]

@@ -15,5 +15,5 @@ REPOSITORY = "repository"  # a repository's id: fetch its mirror, prepare its sn
 TASK = "task"  # a task's id, for as long as the task is open
 TASK_SAVE = "task-save"  # a task's id: take the work out of its sandbox
 FORGE_WRITES = "forge-writes"  # a forge's id: its writes, one after the other
-WEBHOOK_DELIVERY = "webhook-delivery"  # `{forge id}/{delivery id}`
+WEBHOOK_DELIVERY = "webhook-delivery"  # the id of our row
 PULL_REQUEST = "pull-request"  # `{repository id}/{number}`: read it anew while it is open

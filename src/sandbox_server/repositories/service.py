@@ -15,6 +15,7 @@ from sandbox_server.domain.errors import (
     RepositoryInUse,
     RepositoryNotFound,
 )
+from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.tasks.forges import RepositoryFacts
 from sandbox_server.domain.tasks.repositories import RepositorySettings
@@ -110,6 +111,13 @@ class Repositories:
                 f"Several forges have a repository {full_name!r}. Use the repository's id."
             )
         return rows[0]
+
+    async def find_named(self, tenant_id: str, name: str) -> Repository:
+        """Get a tenant's repository by its id or its full name."""
+        if is_id(name):
+            async with without_transaction(self._sessions) as session:
+                return await RepositoryRows(session).get(name, tenant_id=tenant_id)
+        return await self.find_by_name(tenant_id, name)
 
     async def list_page(
         self, caller: Caller, *, full_name: str | None = None, limit: int, before: str | None

@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import Job, Task
 from sandbox_server.domain.errors import (
+    ForgeResourceNotFound,
     IdempotencyMismatch,
     InvalidRequest,
     NameTaken,
@@ -20,7 +21,6 @@ from sandbox_server.repositories.service import RepositoryChanges
 from tests.server.support.in_process_server import caller_of
 from tests.server.support.memory_forge import (
     MemoryForge,
-    NotAtForge,
     add_forge,
     add_tenant,
     widgets,
@@ -46,7 +46,7 @@ async def test_a_repository_is_described_by_its_forge(repositories, caller):
 
 
 async def test_a_repository_that_the_forge_does_not_show_is_not_added(repositories, caller):
-    with pytest.raises(NotAtForge):
+    with pytest.raises(ForgeResourceNotFound):
         await add(repositories, caller, name="acme/secret")
     assert await repositories.list_page(caller, limit=9, before=None) == []
 

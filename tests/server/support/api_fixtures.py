@@ -23,6 +23,7 @@ from sandbox_server.log.hub import StreamHub
 from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
@@ -96,6 +97,7 @@ def commands(notifications, sessions, controller, recordings):
 @pytest.fixture
 async def core(sessions, settings, use_cases, backends, vault, streams, commands, recordings):
     public_address = PublicAddress(settings.url_from_outside)
+    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     return Core(
         settings=settings,
         sessions=sessions,
@@ -110,7 +112,8 @@ async def core(sessions, settings, use_cases, backends, vault, streams, commands
         snapshots=use_cases.snapshots,
         template_lookup=use_cases.lookup,
         public_address=public_address,
-        forges=Forges(sessions, vault, AllowedHosts(settings.forge_hosts)),
+        forges=forges,
+        repositories=Repositories(sessions, vault, forges),
     )
 
 

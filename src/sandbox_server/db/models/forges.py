@@ -1,8 +1,6 @@
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sandbox_server.db.models.columns import Count, Id, Row, one_of
@@ -87,6 +85,8 @@ class WebhookDelivery(Row):
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
         one_of("kind", *DeliveryKind),
+        UniqueConstraint("forge_id", "delivery_id"),
+        UniqueConstraint("forge_id", "digest"),
         Index(None, "received_at"),
         Index(
             "webhook_deliveries_open_idx",
@@ -96,15 +96,18 @@ class WebhookDelivery(Row):
         ),
     )
 
-    forge_id: Mapped[Id] = mapped_column(ForeignKey(Forge.id, ondelete="CASCADE"), primary_key=True)
-    delivery_id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    forge_id: Mapped[Id] = mapped_column(ForeignKey(Forge.id, ondelete="CASCADE"))
+    delivery_id: Mapped[str]  # the forge's; it is not signed
+    digest: Mapped[bytes]  # of the body: a recorded delivery is not accepted under another id
     kind: Mapped[str]
     action: Mapped[str]
     repository: Mapped[str | None]  # external id
+    repository_name: Mapped[str | None]
     subject: Mapped[str | None]
     actor: Mapped[str | None]
     actor_is_bot: Mapped[bool] = mapped_column(server_default=text("false"))
-    body: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    body: Mapped[bytes | None]  # as it was received; None: too large
     received_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
     done_at: Mapped[datetime | None]
     outcome: Mapped[str | None]

@@ -8,7 +8,7 @@ SandboxError
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
-    ForgeNotFound  CommitNotFound
+    ForgeNotFound  CommitNotFound  DeliveryNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -186,6 +186,7 @@ from sandbox_server.domain.errors.limits import (
 )
 from sandbox_server.domain.errors.not_found import (
     BackendNotFound,
+    DeliveryNotFound,
     JobNotFound,
     KeyNotFound,
     RepositoryNotFound,
@@ -232,6 +233,7 @@ __all__ = [
     "CommitNotFound",
     "Conflict",
     "ControlNotUnderstood",
+    "DeliveryNotFound",
     "DirectoryNotEmpty",
     "DiskFull",
     "FileBusy",

@@ -41,6 +41,12 @@ class SnapshotNotFound(NotFound):
     noun = "snapshot"
 
 
+class DeliveryNotFound(NotFound):
+    code = "delivery-not-found"
+    noun = "webhook delivery"
+    remediation = "List the deliveries. They are deleted after some days."
+
+
 class RepositoryNotFound(NotFound):
     code = "repository-not-found"
     noun = "repository"

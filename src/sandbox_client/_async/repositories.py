@@ -1,0 +1,68 @@
+from collections.abc import AsyncGenerator
+from typing import Unpack
+
+from sandbox_client._async.forges import AsyncForges
+from sandbox_client._async.pagination import list_all
+from sandbox_client.models import (
+    DeliveryRead,
+    Page,
+    RepositoryCreate,
+    RepositoryRead,
+    RepositoryUpdate,
+)
+from sandbox_client.protocol.calls import call, create, request_body, segment
+from sandbox_client.protocol.options import RepositoryChanges, RepositoryOptions
+
+
+class AsyncRepositories(AsyncForges):
+    """Repositories of forges, and the webhook deliveries about them."""
+
+    async def create_repository(
+        self, forge: str, full_name: str, **options: Unpack[RepositoryOptions]
+    ) -> RepositoryRead:
+        """Add a repository of a forge, which is asked for it."""
+        fields = {"forge": forge, "full_name": full_name, **options}
+        request = create("/v1/repositories", request_body(RepositoryCreate, fields))
+        return await self._transport.fetch(RepositoryRead, request)
+
+    def list_repositories(
+        self, *, full_name: str | None = None
+    ) -> AsyncGenerator[RepositoryRead, None]:
+        """List repositories, newest first."""
+        query = {"full_name": full_name}
+        return list_all(self._transport, "/v1/repositories", Page[RepositoryRead], query)
+
+    async def get_repository(self, repository_id: str) -> RepositoryRead:
+        """Get a repository and its settings."""
+        return await self._transport.fetch(RepositoryRead, call("GET", _path(repository_id)))
+
+    async def update_repository(
+        self, repository_id: str, **changes: Unpack[RepositoryChanges]
+    ) -> RepositoryRead:
+        """Change the given settings; None restores a default."""
+        body = RepositoryUpdate.model_validate(changes)
+        request = call("PATCH", _path(repository_id), body)
+        return await self._transport.fetch(RepositoryRead, request)
+
+    async def delete_repository(self, repository_id: str) -> None:
+        """Remove a repository without open tasks from the server."""
+        await self._transport.delete(call("DELETE", _path(repository_id)))
+
+    async def prepare_repository(self, repository_id: str) -> RepositoryRead:
+        """Read a repository from its forge again and update its mirror."""
+        request = call("POST", f"{_path(repository_id)}/prepare", may_repeat=True)
+        return await self._transport.fetch(RepositoryRead, request)
+
+    def list_deliveries(self, *, forge: str | None = None) -> AsyncGenerator[DeliveryRead, None]:
+        """List webhook deliveries, newest first, with what came of them."""
+        query = {"forge": forge}
+        return list_all(self._transport, "/v1/deliveries", Page[DeliveryRead], query)
+
+    async def retry_delivery(self, delivery_id: str) -> DeliveryRead:
+        """Process a webhook delivery again; what it caused before is not repeated."""
+        path = f"/v1/deliveries/{segment(delivery_id)}/retry"
+        return await self._transport.fetch(DeliveryRead, call("POST", path, may_repeat=True))
+
+
+def _path(repository_id: str) -> str:
+    return f"/v1/repositories/{segment(repository_id)}"
