@@ -25,18 +25,18 @@ def paused(cause):
     )
 
 
-def test_a_resume_that_its_provider_refused_is_told_as_the_providers_failure():
+def test_resume__a_refusal_by_the_provider_is_answered_as_its_failure():
     with pytest.raises(ResumeFailed, match=r"So it was\."):
         require_on_its_way(paused(Cause.PROVIDER))
 
 
 @pytest.mark.parametrize("cause", sorted(set(Cause) - {Cause.PROVIDER}))
-def test_who_is_paused_again_meanwhile_is_no_failure_of_a_provider(cause):
+def test_resume__a_pause_meanwhile_is_no_failure_of_the_provider(cause):
     with pytest.raises(SandboxPaused, match=r"So it was\."):
         require_on_its_way(paused(cause))
 
 
-def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
+def test_create__a_permanent_refusal_by_the_provider_is_the_requests_fault():
     for is_refusal, error in ((True, StartRefused), (False, StartFailed)):
         wish = TransitionCause(cause=Cause.PROVIDER, reason="No.", is_refusal=is_refusal)
         row = Sandbox(state=State.FAILED, wish=wish.document(), state_reason=wish.reason)
@@ -46,7 +46,7 @@ def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
 
 
 @pytest.mark.parametrize("cause", [Cause.REQUEST, Cause.EXPIRY])
-def test_a_create_that_is_repeated_when_its_sandbox_has_ended_is_no_failure_of_its_start(cause):
+def test_create__a_repetition_after_the_sandbox_ended_is_no_failed_start(cause):
     wish = TransitionCause(cause=cause, reason="It was its time.")
     with pytest.raises(InvalidTransition):
         require_begun(Sandbox(state=State.STOPPED, wish=wish.document()))

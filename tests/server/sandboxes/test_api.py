@@ -18,7 +18,7 @@ async def create(api, *, wait=60, headers=None, **fields):
     return await api.post(ALL, json=body, params={"wait": wait}, headers=headers)
 
 
-async def test_a_sandbox_is_created_used_and_deleted(api):
+async def test_sandboxes_api__creates_uses_and_deletes_a_sandbox(api):
     created = await create(api, user_id="u", metadata={"team": "blue"}, timeout_s=600)
     assert created.status_code == 201
     sandbox = created.json()
@@ -44,7 +44,7 @@ async def test_a_sandbox_is_created_used_and_deleted(api):
     assert (await api.delete(path)).status_code == 204
 
 
-async def test_a_sandbox_may_be_asked_for_without_a_word(api):
+async def test_sandboxes_api__create_needs_no_body(api):
     asked = [await api.post(ALL), await api.put(f"{ALL}/by-session/s")]
     assert [(answer.status_code, answer.json()["template"]) for answer in asked] == [
         (201, "base"),
@@ -52,14 +52,14 @@ async def test_a_sandbox_may_be_asked_for_without_a_word(api):
     ]
 
 
-async def test_what_is_answered_is_what_the_client_knows(api):
+async def test_sandboxes_api__responses_match_the_clients_models(api):
     path = (await create(api)).headers["Location"]
     told = (await api.get(path)).json()
     assert SandboxRead.model_validate(told).model_dump(mode="json") == told
     assert told.keys() == SandboxRead.model_fields.keys()
 
 
-async def test_the_provider_is_told_what_the_network_allows(api, server, engine):
+async def test_sandboxes_api__network_rules_reach_the_provider(api, server, engine):
     network = {"allow_internet": True, "deny_out": ["10.0.0.0/8"]}
     sandbox = (await create(api, network=network)).json()
     at_provider = (await server.living.row(sandbox["id"])).backend_sandbox_id
@@ -68,7 +68,7 @@ async def test_the_provider_is_told_what_the_network_allows(api, server, engine)
     assert told["network"]["denyOut"] == ["10.0.0.0/8"]
 
 
-async def test_variables_reach_the_sandbox_and_are_never_told(api):
+async def test_sandboxes_api__variables_reach_the_sandbox_and_are_never_returned(api):
     sandbox = (await create(api, envs={"GREETING": "a secret word"})).json()
     ran = await api.post(
         "/sandboxes/run-command", json={"sandbox_id": sandbox["id"], "command": "echo $GREETING"}
@@ -78,7 +78,7 @@ async def test_variables_reach_the_sandbox_and_are_never_told(api):
         assert "secret" not in (await api.get(f"{ALL}/{sandbox['id']}{path}")).text
 
 
-async def test_a_paused_sandbox_keeps_its_time_and_resumes(api):
+async def test_sandboxes_api__a_paused_sandbox_keeps_its_time_and_resumes(api):
     path = f"{ALL}/{(await create(api)).json()['id']}"
     paused = await api.post(f"{path}/pause")
     assert paused.status_code == 200
@@ -92,7 +92,7 @@ async def test_a_paused_sandbox_keeps_its_time_and_resumes(api):
     assert resumed.json()["remaining_s"] is None
 
 
-async def test_what_is_changed_is_told_at_once(api):
+async def test_sandboxes_api__a_change_is_returned_at_once(api):
     path = f"{ALL}/{(await create(api, idle_timeout_s=100)).json()['id']}"
     before = (await api.get(path)).json()
     changes = {
@@ -109,7 +109,7 @@ async def test_what_is_changed_is_told_at_once(api):
     assert changed["idle_pause_at"] is None
 
 
-async def test_who_thinks_keeps_the_sandbox_awake(api):
+async def test_sandboxes_api__keepalive_postpones_the_idle_pause(api):
     path = f"{ALL}/{(await create(api, idle_timeout_s=100, timeout_s=200)).json()['id']}"
     before = (await api.get(path)).json()
     kept = (await api.post(f"{path}/keepalive", json={"awake_s": 900, "timeout_s": 1000})).json()
@@ -117,7 +117,7 @@ async def test_who_thinks_keeps_the_sandbox_awake(api):
     assert kept["expires_at"] > before["expires_at"]
 
 
-async def test_without_room_a_sandbox_waits_and_says_where_and_why(api, server):
+async def test_sandboxes_api__a_queued_sandbox_has_a_position_and_a_reason(api, server):
     await server.set_capacity(0)
     queued = await create(api, wait=0)
     assert queued.status_code == 202
@@ -129,14 +129,14 @@ async def test_without_room_a_sandbox_waits_and_says_where_and_why(api, server):
     assert queued.json()["queue"]["reason"]
 
 
-async def test_those_who_wait_are_listed_with_their_places(api, server):
+async def test_sandboxes_api__queued_sandboxes_are_listed_with_their_positions(api, server):
     await server.set_capacity(0)
     first, second = [(await create(api, wait=0)).json()["id"] for _ in range(2)]
     told = [(one["id"], one["queue"]["position"]) async for one in all_of(api, ALL)]
     assert told == [(second, 2), (first, 1)]
 
 
-async def test_a_free_place_lets_the_next_one_run(api, server):
+async def test_sandboxes_api__a_released_slot_starts_the_next(api, server):
     await server.set_capacity(1)
     path = (await create(api)).headers["Location"]
     waiting = asyncio.create_task(create(api, wait=60))
@@ -150,7 +150,7 @@ async def waits(api):
     return [one async for one in all_of(api, ALL, state="queued")]
 
 
-async def test_a_sandbox_that_waits_can_be_called_off(api, server):
+async def test_sandboxes_api__a_queued_sandbox_can_be_cancelled(api, server):
     await server.set_capacity(0)
     path = (await create(api, wait=0)).headers["Location"]
     assert (await api.delete(path)).status_code == 204
@@ -158,7 +158,7 @@ async def test_a_sandbox_that_waits_can_be_called_off(api, server):
 
 
 @pytest.mark.parametrize("template", ["no-such-template", "base:no-such-tag", "team/none"])
-async def test_a_template_that_is_not_there_is_a_problem(api, template):
+async def test_sandboxes_api__an_unknown_template_is_a_problem(api, template):
     failed = await create(api, template=template)
     assert failed.headers["Content-Type"] == "application/problem+json"
     found = failed.status_code, failed.json()["code"]
@@ -166,7 +166,7 @@ async def test_a_template_that_is_not_there_is_a_problem(api, template):
     assert template.partition(":")[0] in failed.json()["detail"]
 
 
-async def test_a_repeated_request_gives_the_same_sandbox(api):
+async def test_idempotency__a_repeated_request_returns_the_same_sandbox(api):
     first = await create(api, headers={"Idempotency-Key": "once"})
     again = await create(api, headers={"Idempotency-Key": "once"})
     assert (first.status_code, again.status_code) == (201, 201)
@@ -176,7 +176,7 @@ async def test_a_repeated_request_gives_the_same_sandbox(api):
     assert other.json()["code"] == "idempotency-mismatch"
 
 
-async def test_of_twenty_requests_at_once_with_one_key_there_is_one_sandbox(api):
+async def test_idempotency__twenty_concurrent_requests_with_one_key_create_one_sandbox(api):
     answers = await asyncio.gather(
         *(create(api, headers={"Idempotency-Key": "at once"}) for _ in range(20))
     )
@@ -185,7 +185,7 @@ async def test_of_twenty_requests_at_once_with_one_key_there_is_one_sandbox(api)
     assert len([one async for one in all_of(api, ALL)]) == 1
 
 
-async def test_a_session_has_one_sandbox_found_resumed_or_created(api):
+async def test_session__has_one_sandbox_found_resumed_or_created(api):
     path = f"{ALL}/by-session/my%2Fown session"
     body = {"template": "base"}
     created = await api.put(path, json=body)
@@ -199,14 +199,14 @@ async def test_a_session_has_one_sandbox_found_resumed_or_created(api):
     assert resumed.json()["id"] == created.json()["id"]
 
 
-async def test_of_many_who_ask_for_a_session_at_once_one_creates_it(api):
+async def test_session__one_of_many_concurrent_requests_creates_it(api):
     path = f"{ALL}/by-session/crowded"
     answers = await asyncio.gather(*(api.put(path, json={"template": "base"}) for _ in range(20)))
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     assert len({answer.json()["id"] for answer in answers}) == 1
 
 
-async def test_a_timeline_tells_how_it_came_to_be_what_it_is(api):
+async def test_timeline__explains_the_current_state(api):
     path = f"{ALL}/{(await create(api)).json()['id']}"
     await api.post(f"{path}/pause")
     told = (await api.get(f"{path}/timeline")).json()["items"]
@@ -220,7 +220,7 @@ async def test_a_timeline_tells_how_it_came_to_be_what_it_is(api):
     assert {one["actor"]["kind"] for one in told} == {"key"}
 
 
-async def test_a_ports_address_leads_to_what_listens_there(api):
+async def test_port_url__leads_to_the_server_that_listens_there(api):
     sandbox = (await create(api)).json()
     path = f"{ALL}/{sandbox['id']}"
     told = (await api.get(f"{path}/ports/8000")).json()
@@ -243,7 +243,7 @@ async def test_a_ports_address_leads_to_what_listens_there(api):
     assert await until(fetched) == "hello\n"
 
 
-async def test_metrics_tell_what_it_used(api):
+async def test_metrics__report_the_usage(api):
     path = f"{ALL}/{(await create(api)).json()['id']}/metrics"
 
     async def told():
@@ -253,7 +253,7 @@ async def test_metrics_tell_what_it_used(api):
     assert 0 < used[0]["memory_used"] <= used[0]["memory_total"]
 
 
-async def test_a_snapshot_makes_sandboxes_until_it_is_deleted(api):
+async def test_snapshot__creates_sandboxes_until_it_is_deleted(api):
     source = (await create(api)).json()["id"]
     await api.post(
         "/sandboxes/write-file", json={"sandbox_id": source, "path": "kept", "content": "as it was"}
@@ -273,7 +273,7 @@ async def test_a_snapshot_makes_sandboxes_until_it_is_deleted(api):
     assert (await api.delete(f"/v1/snapshots/{snapshot['id']}")).status_code == 204
 
 
-async def test_a_fork_has_the_files_and_a_life_of_its_own(api):
+async def test_fork__has_the_files_and_its_own_lifecycle(api):
     source = (await create(api, metadata={"a": "b"})).json()["id"]
     await api.post(
         "/sandboxes/write-file", json={"sandbox_id": source, "path": "kept", "content": "as it was"}

@@ -60,9 +60,7 @@ async def is_paused_for_being_idle(server, row):
     assert "of idle timeout" in paused.state_reason
 
 
-async def test_who_holds_a_sandbox_on_any_server_keeps_it_awake_and_nobody_else(
-    server, replica, quiet
-):
+async def test_activity__a_held_sandbox_stays_awake_on_any_server(server, replica, quiet):
     with replica.controller.activity.hold(quiet):
         with server.controller.activity.hold(quiet), server.controller.activity.hold(quiet):
             await is_noted(server, quiet)
@@ -73,13 +71,13 @@ async def test_who_holds_a_sandbox_on_any_server_keeps_it_awake_and_nobody_else(
     await is_paused_for_being_idle(server, quiet)
 
 
-async def test_what_moves_in_a_sandbox_is_noted_once_for_each_time(server, quiet):
+async def test_activity__is_recorded_once_per_interval(server, quiet):
     async with noted(server, quiet):
         server.controller.activity.note(quiet)
     await is_paused_for_being_idle(server, quiet)
 
 
-async def test_the_end_of_what_held_a_sandbox_is_activity(server, quiet):
+async def test_activity__the_end_of_a_hold_counts(server, quiet):
     holding = server.controller.activity.hold(quiet)
     holding.__enter__()
     await is_noted(server, quiet)
@@ -87,7 +85,7 @@ async def test_the_end_of_what_held_a_sandbox_is_activity(server, quiet):
         holding.__exit__(None, None, None)
 
 
-async def test_a_short_idle_timeout_is_served_however_short(server):
+async def test_activity__a_short_idle_timeout_is_honoured(server):
     row = await server.running(idle_timeout=timedelta(seconds=1))
     with server.controller.activity.hold(row):
 
@@ -101,7 +99,7 @@ async def test_a_short_idle_timeout_is_served_however_short(server):
     assert "of idle timeout" in paused.state_reason
 
 
-async def test_who_makes_the_idle_timeout_shorter_pauses_nothing_that_is_held(server):
+async def test_activity__a_shorter_idle_timeout_does_not_pause_a_held_sandbox(server):
     row = await server.running(idle_timeout=HOUR)
     with server.controller.activity.hold(row):
         await server.living.pass_time(row.id, 10 * MINUTE)
@@ -110,7 +108,7 @@ async def test_who_makes_the_idle_timeout_shorter_pauses_nothing_that_is_held(se
         await is_noted(server, row)
 
 
-async def test_a_paused_sandbox_that_is_held_stays_paused(server, quiet):
+async def test_activity__a_held_paused_sandbox_stays_paused(server, quiet):
     with server.controller.activity.hold(quiet):
         await is_noted(server, quiet)
         paused = await server.controller.pause(server.caller, quiet.id)
@@ -121,9 +119,7 @@ async def test_a_paused_sandbox_that_is_held_stays_paused(server, quiet):
     assert (now.state, now.last_activity_at) == (State.PAUSED, paused.last_activity_at)
 
 
-async def test_what_a_database_that_is_gone_cannot_note_is_noted_later_and_told_once(
-    server, quiet, caplog
-):
+async def test_activity__is_recorded_after_a_database_outage_and_logged_once(server, quiet, caplog):
     awake = server.controller.activity
     there = awake._sessions
     tries = asyncio.Semaphore(0)
@@ -144,7 +140,7 @@ async def test_what_a_database_that_is_gone_cannot_note_is_noted_later_and_told_
     assert len([said for said in caplog.messages if "activity not recorded" in said]) == 1
 
 
-async def test_a_sandbox_is_not_idle_while_a_command_runs(server, quiet, verbs_of):
+async def test_activity__a_sandbox_with_a_running_command_is_not_idle(server, quiet, verbs_of):
     verbs = verbs_of(server)
     waiting = "until test -e /tmp/go; do sleep 0.1; done"
     running = asyncio.create_task(
@@ -169,9 +165,7 @@ async def start(server, quiet):
     return start
 
 
-async def test_a_command_that_somebody_waits_for_keeps_it_awake_though_it_is_silent(
-    server, quiet, start
-):
+async def test_activity__a_silent_command_that_a_request_waits_for_counts(server, quiet, start):
     command = await start("sleep 1000")
     await is_noted(server, quiet)
     await is_noted(server, quiet)
@@ -180,13 +174,13 @@ async def test_a_command_that_somebody_waits_for_keeps_it_awake_though_it_is_sil
     await is_paused_for_being_idle(server, quiet)
 
 
-async def test_what_a_command_in_the_background_writes_keeps_it_awake(server, quiet, start):
+async def test_activity__output_of_a_background_command_counts(server, quiet, start):
     await start("while sleep 0.1; do echo x; done", background=True)
     await is_noted(server, quiet)
     await is_noted(server, quiet)
 
 
-async def test_a_silent_command_in_the_background_does_not_nor_does_who_follows_it(
+async def test_activity__neither_a_silent_background_command_nor_its_follower_counts(
     database, server, quiet, start
 ):
     command = await start("sleep 1000", background=True)
@@ -203,9 +197,7 @@ async def test_a_silent_command_in_the_background_does_not_nor_does_who_follows_
             await waiting
 
 
-async def test_a_terminal_keeps_it_awake_when_it_shows_something_and_not_by_being_open(
-    server, quiet, start
-):
+async def test_activity__an_open_terminal_counts_only_with_output(server, quiet, start):
     size = TerminalSize(cols=80, rows=24)
     shell = await start("cat", kind=CommandKind.TERMINAL, size=size)
     async with noted(server, quiet):

@@ -23,7 +23,7 @@ async def _resume(living, sandbox_id):
     await living.settle(sandbox_id)
 
 
-async def test_an_idle_sandbox_is_paused_with_the_arithmetic_that_led_to_it(living):
+async def test_idle_timeout__pauses_with_the_arithmetic_in_the_reason(living):
     sandbox_id = await living.started(idle_timeout=10 * MINUTE)
     await living.pass_time(sandbox_id, 11 * MINUTE)
 
@@ -37,7 +37,7 @@ async def test_an_idle_sandbox_is_paused_with_the_arithmetic_that_led_to_it(livi
     assert pausing.data["cause"] == paused.data["cause"] == "idle"
 
 
-async def test_a_sandbox_whose_time_is_up_is_paused_or_deleted_as_it_is_to_be(living):
+async def test_timeout__pauses_or_deletes_as_configured(living):
     kept = await living.started(timeout=HOUR)
     doomed = await living.started(timeout=HOUR, on_timeout=OnTimeout.DELETE)
     for sandbox_id in (kept, doomed):
@@ -49,7 +49,7 @@ async def test_a_sandbox_whose_time_is_up_is_paused_or_deleted_as_it_is_to_be(li
     assert await living.provider_states() == ["paused"]
 
 
-async def test_paused_time_does_not_count_towards_the_deadline(living):
+async def test_timeout__paused_time_does_not_count(living):
     sandbox_id = await living.started(timeout=HOUR)
     await living.pass_time(sandbox_id, 20 * MINUTE)
     await living.want(sandbox_id, Target.PAUSED)
@@ -65,7 +65,7 @@ async def test_paused_time_does_not_count_towards_the_deadline(living):
     assert row.retain_until is row.remaining is None
 
 
-async def test_a_paused_sandbox_is_deleted_when_its_retention_is_over(living):
+async def test_retention__deletes_a_paused_sandbox(living):
     sandbox_id = await living.paused()
     row = await living.row(sandbox_id)
     assert await living.settle(sandbox_id) == row.retain_until
@@ -79,9 +79,7 @@ async def test_a_paused_sandbox_is_deleted_when_its_retention_is_over(living):
     assert await living.provider_states() == []
 
 
-async def test_a_failed_resume_keeps_its_retention_and_never_turns_into_never_expires(
-    faulty, proxy
-):
+async def test_retention__a_failed_resume_keeps_it(faulty, proxy):
     sandbox_id = await faulty.paused()
     before = await faulty.row(sandbox_id)
     proxy.on(CONNECT, NO)
@@ -100,7 +98,7 @@ async def test_a_failed_resume_keeps_its_retention_and_never_turns_into_never_ex
     assert await faulty.settle(sandbox_id) == before.retain_until
 
 
-async def test_a_request_that_waits_too_long_leaves_the_queue_with_a_reason(living):
+async def test_queue_timeout__an_expired_request_leaves_the_queue_with_a_reason(living):
     sandbox_id = await living.queued(wait=5 * MINUTE)
     row = await living.row(sandbox_id)
     assert await living.settle(sandbox_id) == row.queue_expires_at
@@ -113,7 +111,7 @@ async def test_a_request_that_waits_too_long_leaves_the_queue_with_a_reason(livi
     assert "Queue timeout" in row.state_reason
 
 
-async def test_a_resume_that_waits_too_long_leaves_the_queue_and_stays_paused(living):
+async def test_queue_timeout__an_expired_resume_stays_paused(living):
     sandbox_id = await living.paused()
     retained = (await living.row(sandbox_id)).retain_until
     await living.want(sandbox_id, Target.RUNNING)
@@ -129,7 +127,7 @@ async def test_a_resume_that_waits_too_long_leaves_the_queue_and_stays_paused(li
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_a_start_that_never_finishes_ends_when_its_time_is_up(living, begun):
+async def test_start_timeout__ends_a_start_that_never_finishes(living, begun):
     sandbox_id = await living.admitted(timeout=HOUR)
     if begun:
         await living.change(sandbox_id, tried_at=await living.now())
@@ -142,7 +140,7 @@ async def test_a_start_that_never_finishes_ends_when_its_time_is_up(living, begu
     assert "Start timeout" in row.state_reason
 
 
-async def test_the_providers_timeout_is_a_dead_mans_switch_that_is_extended(faulty, proxy):
+async def test_provider_timeout__is_extended_while_the_server_lives(faulty, proxy):
     sandbox_id = await faulty.started()
     row = await faulty.row(sandbox_id)
     before = await faulty.backend.info(row.backend_sandbox_id)
@@ -162,7 +160,7 @@ async def test_the_providers_timeout_is_a_dead_mans_switch_that_is_extended(faul
     assert await faulty.states(sandbox_id) == events
 
 
-async def test_what_the_dead_mans_switch_has_paused_is_found_paused_and_kept(living):
+async def test_provider_timeout__a_pause_by_the_provider_is_recorded_and_kept(living):
     sandbox_id = await living.started()
     row = await living.row(sandbox_id)
     await living.backend.set_timeout(row.backend_sandbox_id, timedelta(seconds=1))
@@ -181,7 +179,7 @@ async def _is_paused(living):
     return await living.provider_states() == ["paused"]
 
 
-async def test_the_providers_maximum_is_never_hit_and_its_pause_keeps_the_place(limited):
+async def test_maximum_run__is_avoided_by_a_pause_that_keeps_the_slot(limited):
     sandbox_id = await limited.started(timeout=DAY, idle_timeout=2 * HOUR)
     before = await limited.row(sandbox_id)
     sandbox = await limited.inside(sandbox_id)
@@ -204,7 +202,7 @@ async def test_the_providers_maximum_is_never_hit_and_its_pause_keeps_the_place(
     assert await limited.job(kinds.ADMISSION, "local") is None
 
 
-async def test_a_deadline_that_is_moved_while_it_is_looked_at_is_not_carried_out(living):
+async def test_deadline__one_that_is_moved_meanwhile_is_not_carried_out(living):
     sandbox_id = await living.started(timeout=HOUR)
     now = await living.now()
     await living.change(sandbox_id, expires_at=now)
@@ -218,7 +216,7 @@ async def test_a_deadline_that_is_moved_while_it_is_looked_at_is_not_carried_out
     assert (row.state, row.target, row.expires_at) == (State.RUNNING, Target.RUNNING, connected)
 
 
-async def test_time_that_is_given_while_it_is_paused_is_there_when_it_resumes(living):
+async def test_timeout__time_added_while_paused_counts_after_the_resume(living):
     sandbox_id = await living.paused(timeout=HOUR)
     await living.change(sandbox_id, remaining=3 * HOUR)
 

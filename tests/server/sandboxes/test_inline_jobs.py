@@ -29,14 +29,16 @@ async def only(server):
         return (await session.scalars(select(Sandbox))).one()
 
 
-async def test_a_sandbox_that_nobody_can_ask_for_again_is_called_off(server, hasty):
+async def test_wait_zero__a_sandbox_that_cannot_be_requested_again_is_cancelled(server, hasty):
     await server.set_capacity(0)
     with pytest.raises(NotReady):
         await hasty.create(server.caller, WANTED, idempotency=None)
     await server.settled((await only(server)).id, State.STOPPED)
 
 
-async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, hasty, verbs_of):
+async def test_wait_zero__a_sandbox_that_can_be_requested_again_stays_queued(
+    server, hasty, verbs_of
+):
     await server.set_capacity(0)
     for _ in range(2):
         with pytest.raises(NotReady):
@@ -51,7 +53,7 @@ async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, has
     assert row.state is State.RUNNING
 
 
-async def test_a_paused_sandbox_that_finds_no_place_is_not_ready(server, hasty):
+async def test_wait_zero__a_paused_sandbox_without_a_slot_is_not_ready(server, hasty):
     row = await server.paused()
     await server.set_capacity(0)
     for ask in (

@@ -94,7 +94,7 @@ def template(name, *, tenant=None, size=(2, 1024), **builds):
     )
 
 
-async def test_a_template_without_a_record_is_looked_up_at_the_providers_first(place):
+async def test_placement__an_unrecorded_template_is_looked_up_at_the_providers(place):
     with pytest.raises(TemplateNotRecorded) as unrecorded:
         await place(template="Unheard-of:v2")
     assert str(unrecorded.value.reference) == "unheard-of:v2"
@@ -105,17 +105,17 @@ async def test_a_template_without_a_record_is_looked_up_at_the_providers_first(p
     assert (found.template, found.candidates) == ("unheard-of:v2", ("two",))
 
 
-async def test_what_is_offered_elsewhere_only_is_not_found(place):
+async def test_placement__a_template_offered_elsewhere_only_is_not_found(place):
     with pytest.raises(TemplateNotFound):
         await place(template="unheard-of", offer=Offer("unheard-of", frozenset({"three"})))
 
 
-async def test_a_generated_name_without_a_record_is_not_even_looked_up(place):
+async def test_placement__an_unrecorded_generated_name_is_not_looked_up(place):
     with pytest.raises(TemplateNotFound):
         await place(template=new_id(), offer=None)
 
 
-async def test_what_the_settings_declare_is_everybodys_there(place):
+async def test_placement__templates_of_the_settings_are_shared(place):
     for declared in ("declared", DECLARED_ID):
         assert (await place(template=declared.upper())).candidates == ("two",)
     with pytest.raises(TemplateNotFound):
@@ -126,26 +126,26 @@ async def test_what_the_settings_declare_is_everybodys_there(place):
     ("name", "has_services"),
     [("agent-full", True), ("agent:v2", True), ("agents", False), ("base", False)],
 )
-async def test_one_that_is_called_as_what_comes_with_a_server_has_its_services_before_it_is_listed(
+async def test_placement__a_bundled_name_has_services_before_it_is_listed(
     place, name, has_services
 ):
     offer = Offer(name, frozenset({"one"}))
     assert (await place(template=name, offer=offer)).has_services is has_services
 
 
-async def test_a_tenants_rule_says_where(place, tenants):
+async def test_placement__a_tenants_rule_selects_the_backend(place, tenants):
     assert (await place(agent_type="ci-fix")).candidates == ("three",)
     assert (await place(tenants[1], agent_type="ci-fix")).candidates == ("one", "two")
 
 
-async def test_only_where_its_template_is_ready(place, add, all_listed):
+async def test_placement__selects_only_backends_where_the_template_is_ready(place, add, all_listed):
     await add(*template("own", one="failed", two="ready", three="ready"))
     assert (await place(template="own")).candidates == ("two",)
     with pytest.raises(InvalidRequest, match="only at three, two"):
         await place(template="own", backend="one")
 
 
-async def test_what_is_being_built_is_waited_for_where_no_other_backend_will_do(
+async def test_placement__waits_for_a_build_where_no_other_backend_qualifies(
     place, add, all_listed
 ):
     await add(*template("own", one="building", two="ready"))
@@ -155,7 +155,7 @@ async def test_what_is_being_built_is_waited_for_where_no_other_backend_will_do(
     assert awaiting.awaited_template_id is not None
 
 
-async def test_what_is_everybodys_may_be_where_nobody_looked_yet(place, add, sessions):
+async def test_placement__a_shared_template_may_be_at_an_unlisted_backend(place, add, sessions):
     await add(*template("own", one="ready"))
     assert (await place(template="own")).candidates == ("one", "two")
     async with sessions.begin() as session:
@@ -164,13 +164,13 @@ async def test_what_is_everybodys_may_be_where_nobody_looked_yet(place, add, ses
     assert (await place(template="own")).candidates == ("one",)
 
 
-async def test_a_template_that_was_never_built_is_nowhere(place, add, all_listed):
+async def test_placement__a_template_that_was_never_built_has_no_backend(place, add, all_listed):
     await add(*template("own", one="failed"))
     with pytest.raises(InvalidRequest, match="not ready at any backend"):
         await place(template="own")
 
 
-async def test_a_tenants_own_template_hides_everybodys(place, add, tenants, all_listed):
+async def test_placement__a_tenants_template_hides_a_shared_one(place, add, tenants, all_listed):
     mine, other = tenants
     own = template("own", tenant=mine, two="ready")
     await add(*template("own", one="ready"), *own)
@@ -180,7 +180,7 @@ async def test_a_tenants_own_template_hides_everybodys(place, add, tenants, all_
     assert (found.candidates, found.template_id) == (("one",), None)
 
 
-async def test_another_tenants_template_is_as_if_it_were_not_there(place, add, tenants):
+async def test_placement__another_tenants_template_does_not_exist(place, add, tenants):
     mine, other = tenants
     await add(*template("own", tenant=other, two="ready"))
     with pytest.raises(TemplateNotRecorded):
@@ -188,7 +188,7 @@ async def test_another_tenants_template_is_as_if_it_were_not_there(place, add, t
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}:default", "team/{}", "sandbox-server-{}"])
-async def test_another_tenants_template_is_not_found_by_any_of_its_ids(
+async def test_placement__another_tenants_template_is_not_found_by_any_id(
     place, add, tenants, spelling
 ):
     mine, other = tenants
@@ -199,33 +199,33 @@ async def test_another_tenants_template_is_not_found_by_any_of_its_ids(
             await place(mine, template=spelling.format(id_))
 
 
-async def test_another_installations_template_is_not_found(place):
+async def test_placement__another_installations_template_is_not_found(place):
     with pytest.raises(TemplateNotFound):
         await place(template=f"sandbox-server-{new_id()}")
 
 
-async def test_a_tenants_own_template_is_found_by_its_ids_too(place, add, tenants):
+async def test_placement__a_tenants_template_is_found_by_its_ids(place, add, tenants):
     row, build = template("own", tenant=tenants[0], two="ready")
     await add(row, build)
     for id_ in (row.id, build.backend_template_id):
         assert (await place(template=id_)).template_id == row.id
 
 
-async def test_a_shared_template_is_found_by_its_providers_id(place, add, all_listed):
+async def test_placement__a_shared_template_is_found_by_its_provider_id(place, add, all_listed):
     row, build = template("shared", two="ready")
     await add(row, build)
     found = await place(template=f"{build.backend_template_id}:v2")
     assert (found.template, found.candidates, found.template_id) == ("shared:v2", ("two",), None)
 
 
-async def test_a_tenants_own_template_has_no_tags(place, add, tenants):
+async def test_placement__a_tenants_template_has_no_tags(place, add, tenants):
     await add(*template("own", tenant=tenants[0], two="ready"))
     assert (await place(template="own:default")).template_id is not None
     with pytest.raises(TemplateNotRecorded):
         await place(template="own:v2")
 
 
-async def test_a_rule_holds_however_its_template_is_spelled(place, sessions, tenants):
+async def test_placement__a_rule_applies_to_every_spelling_of_a_template(place, sessions, tenants):
     async with sessions.begin() as session:
         rules = [{"match": {"template": "Base"}, "backend": "three"}]
         await session.execute(update(Tenant).where(Tenant.id == tenants[1].id).values(rules=rules))
@@ -234,7 +234,7 @@ async def test_a_rule_holds_however_its_template_is_spelled(place, sessions, ten
     assert (await place(tenant, template="bASE")).candidates == ("three",)
 
 
-async def test_a_template_that_was_deleted_is_not_found_by_its_id(place, add, tenants):
+async def test_placement__a_deleted_template_is_not_found_by_its_id(place, add, tenants):
     row, build = template("own", tenant=tenants[0], two="ready")
     row.deleted_at = datetime.now(UTC)
     await add(row, build)
@@ -242,20 +242,22 @@ async def test_a_template_that_was_deleted_is_not_found_by_its_id(place, add, te
         await place(template=row.id)
 
 
-async def test_more_than_the_template_has_is_refused_with_what_to_do(place, add, tenants):
+async def test_placement__resources_beyond_the_templates_are_refused_with_a_remedy(
+    place, add, tenants
+):
     await add(*template("own", tenant=tenants[0], one="ready", two="ready"))
     for more in ({"cpu_count": 3}, {"memory_mb": 1025}):
         with pytest.raises(InvalidRequest, match=r"2 CPUs and 1024 MB of memory.*Build a template"):
             await place(template="own", resources=more)
 
 
-async def test_what_fits_gets_all_that_the_template_has(place, add, tenants):
+async def test_placement__smaller_resources_get_the_templates(place, add, tenants):
     await add(*template("own", tenant=tenants[0], one="ready", two="ready"))
     found = await place(template="own", resources={"memory_mb": 512})
     assert found.resources == {"cpu_count": 2, "memory_mb": 1024}
 
 
-async def test_a_sandbox_goes_to_where_the_template_is_large_enough(place, add, tenants):
+async def test_placement__selects_a_backend_whose_template_is_large_enough(place, add, tenants):
     row, small, large = template("own", tenant=tenants[0], one="ready", two="ready")
     large.memory_mb = 4096
     await add(row, small, large)
@@ -263,7 +265,7 @@ async def test_a_sandbox_goes_to_where_the_template_is_large_enough(place, add, 
     assert (found.candidates, found.resources["memory_mb"]) == (("two",), 4096)
 
 
-async def test_a_snapshot_is_a_template_at_its_own_backend(place, add, tenants):
+async def test_placement__a_snapshot_is_a_template_at_its_own_backend(place, add, tenants):
     mine, _ = tenants
     snapshot = Snapshot(
         id=new_id(),
@@ -284,7 +286,7 @@ SPELLINGS = ["{}", "{}:default", "team/{}", "team/{}:v2", f"{A_TEAM}/{{}}", f" {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_another_tenants_snapshot_is_refused_however_it_is_spelled(
+async def test_placement__another_tenants_snapshot_is_refused_in_every_spelling(
     place, add, tenants, spelling
 ):
     mine, other = tenants
@@ -301,7 +303,7 @@ async def test_another_tenants_snapshot_is_refused_however_it_is_spelled(
             await place(other, template=spelling.format(name))
 
 
-async def test_what_a_fork_stands_on_is_nobodys_template(place, add, tenants):
+async def test_placement__the_base_of_a_fork_is_no_template(place, add, tenants):
     snapshot = Snapshot(
         id=new_id(),
         tenant_id=tenants[0].id,
@@ -315,13 +317,13 @@ async def test_what_a_fork_stands_on_is_nobodys_template(place, add, tenants):
         await place(template=snapshot.id)
 
 
-async def test_a_snapshot_in_the_making_is_refused(place, add, tenants):
+async def test_placement__an_unfinished_snapshot_is_refused(place, add, tenants):
     snapshot = Snapshot(id=new_id(), tenant_id=tenants[0].id, sandbox_id=new_id(), backend="one")
     await add(snapshot)
     with pytest.raises(InvalidRequest, match="is creating"):
         await place(template=snapshot.id)
 
 
-async def test_a_backend_that_is_not_in_the_settings_cannot_be_asked_for(place):
+async def test_placement__a_backend_missing_in_the_settings_is_refused(place):
     with pytest.raises(BackendNotFound):
         await place(backend="moon")

@@ -43,7 +43,7 @@ def twin(living, engine):
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_a_start_whose_answer_is_lost_is_found_and_adopted(faulty, proxy, fault):
+async def test_start__a_lost_answer_is_found_and_adopted(faulty, proxy, fault):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, fault)
     with pytest.raises(AnswerLost):
@@ -59,13 +59,13 @@ async def test_a_start_whose_answer_is_lost_is_found_and_adopted(faulty, proxy, 
     assert row.started_at == row.tried_at
 
 
-async def test_a_start_that_is_delivered_twice_is_one_start(faulty, proxy):
+async def test_start__delivered_twice_is_one_start(faulty, proxy):
     proxy.on(CREATE, deliver_twice)
     await faulty.started()
     assert await faulty.provider_states() == ["running"]
 
 
-async def test_a_start_that_is_refused_has_failed_and_says_what_the_provider_said(faulty, proxy):
+async def test_start__a_refusal_fails_with_the_providers_message(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, NO)
 
@@ -78,7 +78,7 @@ async def test_a_start_that_is_refused_has_failed_and_says_what_the_provider_sai
     assert await faulty.job(kinds.ADMISSION, "local")
 
 
-async def test_a_provider_without_room_sends_a_start_back_to_the_queue(faulty, proxy):
+async def test_start__a_full_provider_requeues_it(faulty, proxy):
     sandbox_id = await faulty.queued(wait=5 * MINUTE)
     waits_until = (await faulty.row(sandbox_id)).queue_expires_at
     await faulty.change(sandbox_id, candidates=["local", "elsewhere"])
@@ -98,9 +98,7 @@ async def test_a_provider_without_room_sends_a_start_back_to_the_queue(faulty, p
     assert (await faulty.job(kinds.ADMISSION, "elsewhere")).run_at < busy_until
 
 
-async def test_what_is_to_be_paused_once_it_has_started_does_not_go_back_to_the_queue(
-    faulty, proxy
-):
+async def test_start__a_full_provider_does_not_requeue_a_sandbox_to_be_paused(faulty, proxy):
     sandbox_id = await faulty.admitted()
     await faulty.want(sandbox_id, Target.PAUSED)
     proxy.on(CREATE, NO_ROOM)
@@ -112,7 +110,7 @@ async def test_what_is_to_be_paused_once_it_has_started_does_not_go_back_to_the_
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_pause_that_is_wanted_while_a_start_finds_no_room_is_not_lost(faulty, proxy):
+async def test_start__a_pause_requested_meanwhile_is_not_lost(faulty, proxy):
     sandbox_id = await faulty.admitted()
 
     async def be_full_meanwhile(exchange):
@@ -128,7 +126,7 @@ async def test_a_pause_that_is_wanted_while_a_start_finds_no_room_is_not_lost(fa
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_provider_that_is_down_sends_a_first_start_back_to_the_queue(faulty, proxy):
+async def test_start__a_provider_that_is_down_requeues_a_first_start(faulty, proxy):
     sandbox_id = await faulty.admitted()
     await proxy.refuse()
     await faulty.settle(sandbox_id)
@@ -141,7 +139,7 @@ async def test_a_provider_that_is_down_sends_a_first_start_back_to_the_queue(fau
     assert (await faulty.row(sandbox_id)).state is State.RUNNING
 
 
-async def test_a_start_that_may_have_happened_keeps_its_place_until_that_is_known(faulty, proxy):
+async def test_start__an_uncertain_one_keeps_its_slot_until_it_is_known(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, OUT_OF_ORDER)
     with pytest.raises(AnswerLost):
@@ -153,7 +151,7 @@ async def test_a_start_that_may_have_happened_keeps_its_place_until_that_is_know
     assert (await faulty.row(sandbox_id)).state is State.STARTING
 
 
-async def test_a_start_that_its_provider_breaks_off_every_time_fails_in_the_end(faulty, proxy):
+async def test_start__one_that_is_always_cut_off_fails_in_the_end(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, OUT_OF_ORDER, times=5)
     for attempt in range(1, 5):
@@ -167,7 +165,7 @@ async def test_a_start_that_its_provider_breaks_off_every_time_fails_in_the_end(
     assert "Start failed: Backend 'local': answered 500" in row.state_reason
 
 
-async def test_a_start_that_is_given_up_leaves_nothing_behind(faulty, proxy):
+async def test_start__giving_up_leaves_nothing_behind(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, lose_answer)
 
@@ -177,7 +175,7 @@ async def test_a_start_that_is_given_up_leaves_nothing_behind(faulty, proxy):
     assert await faulty.provider_states() == []
 
 
-async def test_a_resume_that_its_provider_breaks_off_every_time_fails_in_the_end(faulty, proxy):
+async def test_resume__one_that_is_always_cut_off_fails_in_the_end(faulty, proxy):
     sandbox_id = await faulty.paused()
     retained = (await faulty.row(sandbox_id)).retain_until
     await faulty.want(sandbox_id, Target.RUNNING)
@@ -193,9 +191,7 @@ async def test_a_resume_that_its_provider_breaks_off_every_time_fails_in_the_end
     assert "Resume failed; the sandbox stays paused" in row.state_reason
 
 
-async def test_a_pause_that_its_provider_breaks_off_every_time_lets_it_run_and_is_tried_again(
-    faulty, proxy
-):
+async def test_pause__one_that_is_always_cut_off_leaves_it_running_and_is_retried(faulty, proxy):
     sandbox_id = await faulty.started()
     await faulty.want(sandbox_id, Target.PAUSED)
     proxy.on(CHANGE, OUT_OF_ORDER)
@@ -209,7 +205,7 @@ async def test_a_pause_that_its_provider_breaks_off_every_time_lets_it_run_and_i
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_repeated_start_that_gives_what_was_killed_meanwhile_has_failed(faulty, proxy):
+async def test_start__a_repetition_that_returns_a_killed_sandbox_fails(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, lose_answer)
     with pytest.raises(AnswerLost):
@@ -225,7 +221,7 @@ async def test_a_repeated_start_that_gives_what_was_killed_meanwhile_has_failed(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_of_two_sandboxes_with_our_id_the_rows_own_stays(living, twin, known):
+async def test_start__of_two_with_one_id_the_rows_own_is_kept(living, twin, known):
     sandbox_id = await living.admitted()
     first, second = await twin(sandbox_id), await twin(sandbox_id)
     await living.change(sandbox_id, tried_at=await living.now())
@@ -242,7 +238,7 @@ async def test_of_two_sandboxes_with_our_id_the_rows_own_stays(living, twin, kno
 
 @pytest.mark.parametrize("fault", [lose_answer, OUT_OF_ORDER])
 @pytest.mark.parametrize("target", [Target.PAUSED, Target.GONE])
-async def test_what_is_lost_on_the_way_is_wanted_still(faulty, proxy, fault, target):
+async def test_change__a_lost_answer_keeps_the_target(faulty, proxy, fault, target):
     sandbox_id = await faulty.started()
     await faulty.want(sandbox_id, target)
     proxy.on(CHANGE if target is Target.PAUSED else KILL, fault)
@@ -260,7 +256,7 @@ async def test_what_is_lost_on_the_way_is_wanted_still(faulty, proxy, fault, tar
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_a_resume_whose_answer_is_lost_is_recorded_with_its_time(faulty, proxy, fault):
+async def test_resume__a_lost_answer_is_recorded_with_its_time(faulty, proxy, fault):
     sandbox_id = await faulty.paused()
     left = (await faulty.row(sandbox_id)).remaining
     await faulty.want(sandbox_id, Target.RUNNING)
@@ -280,7 +276,7 @@ async def test_a_resume_whose_answer_is_lost_is_recorded_with_its_time(faulty, p
     assert await faulty.provider_states() == ["running"]
 
 
-async def test_a_provider_without_room_lets_a_resume_wait_on_with_its_deadline(faulty, proxy):
+async def test_resume__a_full_provider_lets_it_wait_with_its_deadline(faulty, proxy):
     sandbox_id = await faulty.paused()
     await faulty.want(sandbox_id, Target.RUNNING)
     waits_until = await faulty.now() + 5 * MINUTE
@@ -298,7 +294,7 @@ async def test_a_provider_without_room_lets_a_resume_wait_on_with_its_deadline(f
     assert await _busy_until(faulty) > await faulty.now()
 
 
-async def test_a_refused_pause_lets_it_run_and_is_tried_again(faulty, proxy):
+async def test_pause__a_refusal_leaves_it_running_and_is_retried(faulty, proxy):
     sandbox_id = await faulty.started()
     before = await faulty.deadlines(sandbox_id)
     await faulty.want(sandbox_id, Target.PAUSED)
@@ -318,9 +314,7 @@ async def test_a_refused_pause_lets_it_run_and_is_tried_again(faulty, proxy):
 @pytest.mark.parametrize(
     ("answer", "least"), [(NO_ROOM, timedelta(seconds=20)), (answer_with(429), timedelta(0))]
 )
-async def test_a_provider_that_is_busy_is_asked_again_when_it_wants_to_be(
-    faulty, proxy, answer, least
-):
+async def test_busy_provider__is_called_again_at_the_time_it_names(faulty, proxy, answer, least):
     sandbox_id = await faulty.started()
     await faulty.want(sandbox_id, Target.GONE)
     proxy.on(KILL, answer)
@@ -334,7 +328,7 @@ async def test_a_provider_that_is_busy_is_asked_again_when_it_wants_to_be(
 
 
 @pytest.mark.parametrize("target", [Target.PAUSED, Target.RUNNING])
-async def test_a_sandbox_that_is_gone_from_its_provider_has_failed_with_a_reason(living, target):
+async def test_missing_sandbox__one_gone_from_its_provider_fails_with_a_reason(living, target):
     sandbox_id = await (living.started() if target is Target.PAUSED else living.paused())
     await living.backend.kill((await living.row(sandbox_id)).backend_sandbox_id)
     await living.want(sandbox_id, target)
@@ -349,7 +343,7 @@ async def test_a_sandbox_that_is_gone_from_its_provider_has_failed_with_a_reason
     assert row.access_sealed is None
 
 
-async def test_what_a_late_create_left_of_an_ended_sandbox_is_killed(living, twin):
+async def test_missing_sandbox__a_late_create_of_an_ended_row_is_killed(living, twin):
     sandbox_id = await living.started()
     await living.want(sandbox_id, Target.GONE)
     await living.settle(sandbox_id)

@@ -87,7 +87,7 @@ async def _live(servers, chance):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_happens_each_sandbox_becomes_what_was_wanted_last_and_none_is_lost(
+async def test_random_faults__each_sandbox_reaches_its_last_target_and_none_is_lost(
     living, pair, seed
 ):
     chance = random.Random(seed)

@@ -23,7 +23,7 @@ def _sealed(living, sandbox_id, **envs):
     return seal_envs(living.vault, sandbox_id, {"envs": envs})
 
 
-async def test_a_sandbox_that_is_let_in_runs(living):
+async def test_reconciler__starts_an_admitted_sandbox(living):
     sandbox_id = await living.admitted(timeout=HOUR)
 
     look_again = await living.settle(sandbox_id)
@@ -38,7 +38,7 @@ async def test_a_sandbox_that_is_let_in_runs(living):
     assert await living.states(sandbox_id) == ["running"]
 
 
-async def test_what_runs_can_be_reached_by_what_its_row_keeps_sealed(living):
+async def test_reconciler__stores_encrypted_access_to_a_running_sandbox(living):
     sandbox_id = await living.admitted()
     await living.change(sandbox_id, envs_sealed=_sealed(living, sandbox_id, GREETING="hello"))
     await living.settle(sandbox_id)
@@ -48,7 +48,7 @@ async def test_what_runs_can_be_reached_by_what_its_row_keeps_sealed(living):
     assert (await sandbox.commands.run("echo $GREETING")).stdout == "hello\n"
 
 
-async def test_a_sandbox_is_paused_and_resumed_with_who_wanted_it_and_why(living):
+async def test_reconciler__pauses_and_resumes_with_actor_and_cause(living):
     sandbox_id = await living.started()
     await living.want(sandbox_id, Target.PAUSED)
     await living.settle(sandbox_id)
@@ -66,9 +66,7 @@ async def test_a_sandbox_is_paused_and_resumed_with_who_wanted_it_and_why(living
         assert event.data["reason"] == "A test wants it."
 
 
-async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_why_it_started(
-    faulty, proxy
-):
+async def test_reconciler__a_target_set_during_a_start_follows_and_is_not_its_cause(faulty, proxy):
     sandbox_id = await faulty.admitted()
 
     async def want_a_pause_meanwhile(exchange):
@@ -87,7 +85,7 @@ async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_wh
     ]
 
 
-async def test_a_paused_sandbox_that_is_wanted_waits_for_a_place(living):
+async def test_reconciler__a_paused_sandbox_to_be_resumed_waits_for_a_slot(living):
     sandbox_id = await living.paused()
     await living.want(sandbox_id, Target.RUNNING)
 
@@ -96,7 +94,7 @@ async def test_a_paused_sandbox_that_is_wanted_waits_for_a_place(living):
     assert (await living.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_deleted_sandbox_is_gone_and_its_secrets_too(living):
+async def test_reconciler__a_deleted_sandbox_is_gone_with_its_secrets(living):
     sandbox_id = await living.admitted()
     await living.change(sandbox_id, envs_sealed=_sealed(living, sandbox_id, GREETING="hello"))
     await living.settle(sandbox_id)
@@ -113,7 +111,7 @@ async def test_a_deleted_sandbox_is_gone_and_its_secrets_too(living):
     assert await living.states(sandbox_id) == ["running", "stopping", "stopped"]
 
 
-async def test_a_request_that_is_cancelled_in_the_queue_ends_without_a_call(faulty, proxy):
+async def test_reconciler__cancelling_a_queued_request_calls_no_provider(faulty, proxy):
     sandbox_id = await faulty.queued()
     await faulty.want(sandbox_id, Target.GONE)
 
@@ -124,7 +122,7 @@ async def test_a_request_that_is_cancelled_in_the_queue_ends_without_a_call(faul
 
 
 @pytest.mark.parametrize("target", [Target.PAUSED, Target.GONE])
-async def test_a_place_that_gets_free_is_offered_in_the_same_transaction(living, target):
+async def test_reconciler__a_released_slot_is_offered_in_the_same_transaction(living, target):
     sandbox_id = await living.started()
     assert await living.job(kinds.ADMISSION, living.backend_name) is None
 
@@ -134,7 +132,7 @@ async def test_a_place_that_gets_free_is_offered_in_the_same_transaction(living,
     assert (await living.job(kinds.ADMISSION, living.backend_name)).run_at
 
 
-async def test_what_this_process_has_just_committed_is_done_without_a_question(faulty, proxy):
+async def test_reconciler__a_step_after_its_own_commit_needs_no_query(faulty, proxy):
     sandbox_id = await faulty.started()
     row = await faulty.want(sandbox_id, Target.PAUSED)
     proxy.seen.clear()
@@ -145,7 +143,7 @@ async def test_what_this_process_has_just_committed_is_done_without_a_question(f
     assert proxy.seen == [f"POST /sandboxes/{row.backend_sandbox_id}/pause"]
 
 
-async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, proxy):
+async def test_reconciler__a_start_after_a_direct_admission_needs_one_call(faulty, proxy):
     await faulty.started()  # with the first, what the provider keeps of it is checked
     proxy.seen.clear()
     sandbox_id = await faulty.admitted()
@@ -159,9 +157,7 @@ async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, 
 
 
 @pytest.mark.parametrize("target", Target)
-async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else(
-    living, faulty, target
-):
+async def test_reconciler__a_step_left_by_a_dead_server_is_verified_first(living, faulty, target):
     sandbox_id = await living.paused()
     await living.want(sandbox_id, Target.RUNNING)
     await living.let_in(sandbox_id)
@@ -176,7 +172,9 @@ async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else
     assert await living.provider_states() == [state] * (target is not Target.GONE)
 
 
-async def test_a_job_that_is_given_back_has_not_said_what_it_was_about_to_do(living, backend_at):
+async def test_provider_limits__a_job_refused_for_saturation_leaves_the_row_unchanged(
+    living, backend_at
+):
     limits = ProviderLimits(2)
     limits.share(2, on_free=lambda: None)
     saturated = living_at(living.sessions, backend_at(limits=limits), tenant_id=living.tenant_id)
@@ -191,11 +189,11 @@ async def test_a_job_that_is_given_back_has_not_said_what_it_was_about_to_do(liv
     assert (await saturated.row(sandbox_id)).state is State.RUNNING
 
 
-async def test_there_is_nothing_to_do_about_a_sandbox_that_is_unknown(living):
+async def test_reconciler__an_unknown_sandbox_needs_nothing(living):
     assert await living.settle("0" * 20) is None
 
 
-async def test_a_deadline_that_somebody_moved_is_only_looked_at(living):
+async def test_reconciler__a_deadline_that_was_moved_is_only_checked(living):
     sandbox_id = await living.started(idle_timeout=10 * MINUTE)
 
     at = await living.settle(sandbox_id)

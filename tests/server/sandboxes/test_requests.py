@@ -21,12 +21,12 @@ async def ids(caller, **params):
     return [one["id"] async for one in all_of(caller, ALL, **params)]
 
 
-async def test_all_parts_of_a_list_have_each_sandbox_once_newest_first(admin, sessions, tenant_id):
+async def test_list__pages_contain_each_sandbox_once_newest_first(admin, sessions, tenant_id):
     rows = [await add_sandbox(sessions, tenant_id) for _ in range(5)]
     assert await ids(admin, limit=2) == [row.id for row in reversed(rows)]
 
 
-async def test_what_is_added_while_a_list_is_read_moves_nothing(admin, sessions, tenant_id):
+async def test_list__a_sandbox_added_between_pages_moves_nothing(admin, sessions, tenant_id):
     rows = [await add_sandbox(sessions, tenant_id) for _ in range(4)]
     told = []
     async for one in all_of(admin, ALL, limit=1):
@@ -35,7 +35,7 @@ async def test_what_is_added_while_a_list_is_read_moves_nothing(admin, sessions,
     assert told == [row.id for row in reversed(rows)]
 
 
-async def test_what_ends_while_a_list_is_read_hides_nothing_else(admin, sessions, tenant_id):
+async def test_list__a_sandbox_ended_between_pages_hides_no_other(admin, sessions, tenant_id):
     rows = [await add_sandbox(sessions, tenant_id) for _ in range(4)]
     first = (await admin.get(ALL, params={"limit": 2})).json()
     async with sessions.begin() as session:
@@ -45,7 +45,7 @@ async def test_what_ends_while_a_list_is_read_hides_nothing_else(admin, sessions
     assert rest == [rows[1].id, rows[0].id]
 
 
-async def test_a_list_is_filtered_by_what_is_asked(admin, sessions, tenant_id):
+async def test_list__is_filtered_by_the_query(admin, sessions, tenant_id):
     mine = {"user_id": "u", "session_id": "s", "labels": {"team": "blue", "tier.one": "x"}}
     match = await add_sandbox(sessions, tenant_id, **mine)
     await add_sandbox(sessions, tenant_id, user_id="v", session_id="t", labels={"team": "red"})
@@ -59,7 +59,9 @@ async def test_a_list_is_filtered_by_what_is_asked(admin, sessions, tenant_id):
     assert await ids(admin, user_id="u", session_id="t") == []
 
 
-async def test_states_may_be_named_together_and_ended_ones_only_so(admin, sessions, tenant_id):
+async def test_list__states_can_be_combined_and_ended_ones_must_be_named(
+    admin, sessions, tenant_id
+):
     running = await add_sandbox(sessions, tenant_id)
     ended = {"state": State.FAILED, "target": Target.GONE, "ended_at": now()}
     failed = await add_sandbox(sessions, tenant_id, **ended)
@@ -79,7 +81,7 @@ REFUSED_LISTS = {
 
 
 @pytest.mark.parametrize("parameter", REFUSED_LISTS)
-async def test_a_list_that_cannot_be_is_refused_by_name(admin, parameter):
+async def test_list__an_invalid_query_is_refused_by_name(admin, parameter):
     answer = await admin.get(ALL, params=REFUSED_LISTS[parameter])
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
@@ -101,7 +103,7 @@ REFUSED_BODIES = {
 
 
 @pytest.mark.parametrize("case", REFUSED_BODIES)
-async def test_a_body_that_cannot_be_meant_is_refused_where_it_is_wrong(admin, case):
+async def test_create_request__an_invalid_body_is_refused_at_its_field(admin, case):
     body, pointer = REFUSED_BODIES[case]
     answer = await admin.post(
         ALL, content=json.dumps(body), headers={"Content-Type": "application/json"}
@@ -113,14 +115,14 @@ async def test_a_body_that_cannot_be_meant_is_refused_where_it_is_wrong(admin, c
 
 
 @pytest.mark.parametrize("wait", ["-1", "301", "nan", "soon"])
-async def test_nobody_waits_for_ever(admin, wait):
+async def test_wait__is_limited(admin, wait):
     answer = await admin.post(ALL, json={}, params={"wait": wait})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["parameter"] == "wait"
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
-async def test_an_idempotency_key_has_a_length(admin, key):
+async def test_idempotency_key__has_a_maximum_length(admin, key):
     answer = await admin.post(ALL, json={}, headers={"Idempotency-Key": key})
     assert answer.status_code == 422
 
@@ -147,7 +149,7 @@ def body_of(method):
 
 
 @pytest.mark.parametrize("sandbox_id", NO_ID, ids=[str(number) for number in range(len(NO_ID))])
-async def test_what_is_no_id_names_no_sandbox(admin, sandbox_id):
+async def test_sandbox_id__an_invalid_one_is_not_found(admin, sandbox_id):
     for answer in (
         await admin.get(f"{ALL}/{sandbox_id}/timeline"),
         await admin.get("/sandboxes/status", params={"sandbox_id": sandbox_id}),
@@ -157,7 +159,7 @@ async def test_what_is_no_id_names_no_sandbox(admin, sandbox_id):
 
 
 @pytest.mark.parametrize(("method", "path"), OF_ONE, ids=[f"{m} {p}" for m, p in OF_ONE])
-async def test_another_tenants_sandbox_is_answered_like_none(
+async def test_sandbox_id__another_tenants_is_not_found(
     app, admin, make_key, sessions, tenant_id, method, path
 ):
     theirs = await add_sandbox(sessions, tenant_id)
@@ -171,9 +173,7 @@ async def test_another_tenants_sandbox_is_answered_like_none(
 
 
 @pytest.mark.parametrize(("method", "path"), OF_ONE, ids=[f"{m} {p}" for m, p in OF_ONE])
-async def test_who_may_only_read_changes_nothing(
-    app, admin, make_key, sessions, tenant_id, method, path
-):
+async def test_read_scope__changes_nothing(app, admin, make_key, sessions, tenant_id, method, path):
     await add_backend(sessions)
     row = await add_sandbox(sessions, tenant_id)
     async with caller_of(app, await make_key(scopes=["read"])) as reader:
@@ -184,7 +184,7 @@ async def test_who_may_only_read_changes_nothing(
         assert (answer.status_code, answer.json()["code"]) == (403, "scope-missing")
 
 
-async def test_a_resource_has_the_fields_that_it_is_promised(admin, sessions, tenant_id):
+async def test_sandbox_read__has_the_documented_fields(admin, sessions, tenant_id):
     row = await add_sandbox(sessions, tenant_id, started_at=now(), last_activity_at=now())
     told = (await admin.get(f"{ALL}/{row.id}")).json()
     promised = (
@@ -196,14 +196,14 @@ async def test_a_resource_has_the_fields_that_it_is_promised(admin, sessions, te
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http", "-1"])
-async def test_a_port_is_a_port(admin, port):
+async def test_port__must_be_a_port_number(admin, port):
     answer = await admin.get(f"{ALL}/{new_id()}/ports/{port}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["parameter"] == "port"
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "mine"}])
-async def test_settings_of_mcp_servers_are_nested_no_deeper_than_can_be_read_again(admin, headers):
+async def test_mcp_servers__nesting_is_limited(admin, headers):
     deep = json.loads("[" * 300 + "]" * 300)
     for servers in ({"one": {"list": deep}}, {"one": {"a": [{"b": {"c": deep}}]}}):
         answer = await admin.post(ALL, headers=headers, json={"mcp_servers": servers})

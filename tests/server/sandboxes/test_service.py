@@ -31,7 +31,7 @@ def request(key="key", **body):
     return Idempotency.of(key, method="POST", path="/v1/sandboxes", body=body)
 
 
-async def test_what_is_created_runs_as_it_was_asked_for(server):
+async def test_create__the_sandbox_runs_as_requested(server):
     row = await server.create(
         agent_type="coder",
         user_id="ada",
@@ -57,7 +57,7 @@ async def test_what_is_created_runs_as_it_was_asked_for(server):
         assert (event.data["cause"], event.data["actor"]["id"]) == ("request", server.caller.key_id)
 
 
-async def test_a_tenants_defaults_hold_where_the_request_is_silent(server):
+async def test_create__the_tenants_defaults_apply_to_omitted_fields(server):
     await server.set_tenant(defaults={"template": "base", "timeout_s": 120, "on_timeout": "delete"})
     row = await server.controller.create(server.caller, SandboxRequest(timeout=HOUR))
     assert (row.template, row.timeout, row.on_timeout) == ("base", HOUR, OnTimeout.DELETE)
@@ -65,7 +65,7 @@ async def test_a_tenants_defaults_hold_where_the_request_is_silent(server):
     assert row.timeout == 2 * MINUTE
 
 
-async def test_a_priority_is_no_higher_than_the_key_may_give(server):
+async def test_create__the_priority_is_limited_by_the_key(server):
     caller = caller_of(server.living.tenant_id, max_priority=5)
     for asked, got in ((9, 5), (3, 3), (-1, -1)):
         row = await server.controller.create(
@@ -74,7 +74,7 @@ async def test_a_priority_is_no_higher_than_the_key_may_give(server):
         assert row.priority == got
 
 
-async def test_a_sandbox_that_its_provider_refuses_has_failed_and_says_why(server):
+async def test_create__a_refused_one_fails_with_a_reason(server):
     with pytest.raises(StartFailed, match="no-such-tag"):
         await server.create(template="base:no-such-tag")
     [row] = await server.controller.list_page(
@@ -84,7 +84,7 @@ async def test_a_sandbox_that_its_provider_refuses_has_failed_and_says_why(serve
     assert "no-such-tag" in row.state_reason
 
 
-async def test_without_room_it_is_queued_and_starts_when_there_is_some(server):
+async def test_create__without_a_slot_it_is_queued_and_starts_later(server):
     await server.set_capacity(1)
     first = await server.running()
     second = await server.controller.create(server.caller, BASE, wait=NOTHING)
@@ -96,7 +96,7 @@ async def test_without_room_it_is_queued_and_starts_when_there_is_some(server):
     assert await server.living.states(second.id) == ["queued", "starting", "running"]
 
 
-async def test_a_full_queue_refuses_and_leaves_nothing_behind(server):
+async def test_create__a_full_queue_refuses_and_stores_nothing(server):
     await server.set_tenant(max_queued=1)
     await server.queued()
     with pytest.raises(QueueFull):
@@ -104,20 +104,20 @@ async def test_a_full_queue_refuses_and_leaves_nothing_behind(server):
     assert len(await server.controller.list_page(server.caller, SandboxFilter(), limit=10)) == 1
 
 
-async def test_what_waits_for_longer_than_it_may_is_over_with_a_reason(server):
+async def test_create__an_expired_request_ends_with_a_reason(server):
     await server.set_capacity(0)
     with pytest.raises(StartFailed, match="Queue timeout"):
         await server.create(queue_timeout=timedelta(milliseconds=10))
 
 
-async def test_deleting_what_is_queued_cancels_it(server):
+async def test_delete__cancels_a_queued_sandbox(server):
     row = await server.queued()
     gone = await server.controller.delete(server.caller, row.id)
     assert (gone.state, gone.state_reason) == (State.STOPPED, "Deleted by API request.")
     assert await server.living.states(row.id) == ["queued", "stopped"]
 
 
-async def test_a_caller_that_goes_away_stops_nothing(database, living):
+async def test_create__continues_when_the_caller_disconnects(database, living):
     # What it had taken is another's once the lease lapses.
     policy = replace(POLLING, lease=timedelta(seconds=2))
     async with running_server(database, living, policy=policy) as server:
@@ -133,7 +133,7 @@ async def _leave(server):
     assert len(await server.living.backend.list_all()) == 1
 
 
-async def test_pausing_keeps_and_resuming_brings_back(server):
+async def test_pause__keeps_the_state_for_the_resume(server):
     row = await server.running()
     paused = await server.controller.pause(server.caller, row.id)
     assert (paused.state, paused.expires_at) == (State.PAUSED, None)
@@ -144,7 +144,7 @@ async def test_pausing_keeps_and_resuming_brings_back(server):
     ]
 
 
-async def test_asking_for_what_is_so_already_changes_nothing(server):
+async def test_pause__repeating_it_changes_nothing(server):
     controller, caller = server.controller, server.caller
     row = await server.running()
     await controller.resume(caller, row.id)
@@ -162,7 +162,7 @@ async def test_asking_for_what_is_so_already_changes_nothing(server):
     assert await server.living.provider_states() == []
 
 
-async def test_what_has_ended_or_is_to_end_cannot_be_brought_back(server):
+async def test_resume__an_ended_sandbox_cannot_be_resumed(server):
     controller, caller = server.controller, server.caller
     row = await server.running()
     await controller.delete(caller, row.id)
@@ -182,7 +182,7 @@ async def test_what_has_ended_or_is_to_end_cannot_be_brought_back(server):
         await controller.resume(caller, other.id)
 
 
-async def test_another_tenants_sandbox_is_not_there(server):
+async def test_get__another_tenants_sandbox_is_not_found(server):
     row = await server.running()
     controller, stranger = server.controller, caller_of(new_id())
     for call in (
@@ -202,7 +202,7 @@ async def test_another_tenants_sandbox_is_not_there(server):
     assert (await server.living.row(row.id)).generation == row.generation
 
 
-async def test_a_resume_waits_for_a_place_like_a_start(server):
+async def test_resume__waits_for_a_slot_like_a_start(server):
     first, _ = await server.paused(), await server.set_capacity(1)
     second = await server.running()
     waiting = await server.controller.resume(server.caller, first.id, wait=NOTHING)
@@ -213,7 +213,7 @@ async def test_a_resume_waits_for_a_place_like_a_start(server):
     assert (await server.controller.resume(server.caller, first.id)).state is State.RUNNING
 
 
-async def test_a_pause_takes_back_a_resume_that_waits(server):
+async def test_pause__cancels_a_queued_resume(server):
     row = await server.paused()
     await server.set_capacity(0)
     await server.controller.resume(server.caller, row.id, wait=NOTHING)
@@ -221,7 +221,7 @@ async def test_a_pause_takes_back_a_resume_that_waits(server):
     assert (paused.state, paused.target) == (State.PAUSED, Target.PAUSED)
 
 
-async def test_the_same_request_under_the_same_name_is_the_same_sandbox(server):
+async def test_idempotency__the_same_request_and_key_return_the_same_sandbox(server):
     create = server.controller.create
     rows = await asyncio.gather(
         *(create(server.caller, BASE, idempotency=request(), wait=MINUTE) for _ in range(20))
@@ -232,7 +232,7 @@ async def test_the_same_request_under_the_same_name_is_the_same_sandbox(server):
         await create(server.caller, BASE, idempotency=request(template="base"))
 
 
-async def test_fifty_duplicates_at_two_servers_are_one_sandbox(server, replica):
+async def test_idempotency__fifty_duplicates_at_two_servers_create_one_sandbox(server, replica):
     await server.set_capacity(0)
     created = await asyncio.gather(
         *(
@@ -244,7 +244,7 @@ async def test_fifty_duplicates_at_two_servers_are_one_sandbox(server, replica):
     assert len(await server.controller.list_page(server.caller, SandboxFilter(), limit=99)) == 1
 
 
-async def test_opposite_wishes_at_once_end_as_the_last_of_them_says(server, replica):
+async def test_target__of_opposite_concurrent_requests_the_last_wins(server, replica):
     row = await server.running()
     calls = [
         getattr(one.controller, verb)(one.caller, row.id, wait=NOTHING)
@@ -257,7 +257,7 @@ async def test_opposite_wishes_at_once_end_as_the_last_of_them_says(server, repl
     assert await server.living.provider_states() == ["running"]
 
 
-async def test_a_priority_changes_while_it_waits_and_only_then(server):
+async def test_priority__changes_only_while_queued(server):
     row = await server.queued()
     caller = caller_of(server.living.tenant_id, max_priority=5)
     changed = await server.controller.update(caller, row.id, {"priority": 9})

@@ -29,19 +29,19 @@ async def shaky(database, faulty):
         yield server
 
 
-async def test_a_create_whose_answer_is_lost_gives_one_sandbox(shaky, proxy):
+async def test_create__a_lost_answer_leads_to_one_sandbox(shaky, proxy):
     proxy.on("POST /v2/sandboxes", lose_answer)
     row = await shaky.running()
     assert [one.id for one in await shaky.living.backend.list_all()] == [row.backend_sandbox_id]
 
 
-async def test_a_create_at_a_provider_without_room_waits_until_it_has_some(shaky, proxy):
+async def test_create__waits_while_the_provider_is_full(shaky, proxy):
     proxy.on("POST /v2/sandboxes", answer_with(429, Retry_After="1"))
     row = await shaky.running()
     assert await shaky.living.states(row.id) == ["starting", "queued", "starting", "running"]
 
 
-async def test_a_create_at_a_provider_that_is_down_is_queued_and_starts_when_it_is_up(shaky, proxy):
+async def test_create__is_queued_while_the_provider_is_down(shaky, proxy):
     await proxy.refuse()
     row = await shaky.controller.create(shaky.caller, BASE, wait=NOTHING)
     waiting = await shaky.settled(row.id, State.QUEUED)
@@ -50,7 +50,7 @@ async def test_a_create_at_a_provider_that_is_down_is_queued_and_starts_when_it_
     assert (await shaky.settled(row.id, State.RUNNING)).backend == "local"
 
 
-async def test_a_refused_resume_says_why_and_leaves_it_paused_with_its_retention(shaky, proxy):
+async def test_resume__a_refused_one_stays_paused_with_reason_and_retention(shaky, proxy):
     row = await shaky.paused()
     proxy.on("POST /v2/sandboxes/", answer_with(400, '{"message": "not on a Monday"}'))
 
@@ -63,14 +63,14 @@ async def test_a_refused_resume_says_why_and_leaves_it_paused_with_its_retention
     assert (await shaky.controller.resume(shaky.caller, row.id)).state is State.RUNNING
 
 
-async def test_a_sandbox_that_its_provider_lost_has_failed_for_who_wants_it(server):
+async def test_resume__a_sandbox_lost_by_its_provider_fails(server):
     row = await server.paused()
     await server.living.backend.kill(row.backend_sandbox_id)
     with pytest.raises(SandboxFailed, match="no longer has the sandbox"):
         await server.controller.use(server.caller, row.id)
 
 
-async def test_a_wait_that_is_over_leaves_the_work_going_on(shaky, proxy):
+async def test_wait__its_timeout_does_not_stop_the_work(shaky, proxy):
     row = await shaky.paused()
     proxy.on("POST /v2/sandboxes/", hold)
     with pytest.raises(NotReady, match="resuming") as caught:
@@ -81,7 +81,7 @@ async def test_a_wait_that_is_over_leaves_the_work_going_on(shaky, proxy):
 
 
 @pytest.mark.parametrize("fault", [hold, lose_answer])
-async def test_what_a_server_had_begun_when_it_ended_another_finishes(
+async def test_takeover__another_server_finishes_what_a_stopped_one_began(
     database, faulty, server, proxy, fault
 ):
     proxy.on("POST /v2/sandboxes", fault, times=100)
@@ -94,7 +94,7 @@ async def test_what_a_server_had_begun_when_it_ended_another_finishes(
     ]
 
 
-async def test_who_waits_hears_of_what_another_server_does(server, replica):
+async def test_wait__sees_changes_of_another_server(server, replica):
     row = await server.running()
     await server.set_capacity(1)
     waiting = asyncio.create_task(replica.controller.create(replica.caller, BASE, wait=MINUTE))

@@ -19,7 +19,7 @@ async def find_or_create(server, session_id="one", wanted=BASE, *, wait=MINUTE):
     return await server.controller.find_or_create(server.caller, session_id, wanted, wait=wait)
 
 
-async def test_a_session_has_one_sandbox_from_its_first_use_on(server):
+async def test_session__has_one_sandbox_from_its_first_use(server):
     first = await find_or_create(server)
     again = await find_or_create(server)
     assert (first.created, again.created) == (True, False)
@@ -28,7 +28,7 @@ async def test_a_session_has_one_sandbox_from_its_first_use_on(server):
     assert (await find_or_create(server, "two")).row.id != first.row.id
 
 
-async def test_fifty_calls_at_two_servers_make_one_sandbox(server, replica):
+async def test_session__fifty_calls_at_two_servers_create_one_sandbox(server, replica):
     found = await asyncio.gather(*(find_or_create(one) for one in (server, replica) * 25))
     assert len({one.row.id for one in found}) == 1
     assert sum(one.created for one in found) == 1
@@ -36,7 +36,7 @@ async def test_fifty_calls_at_two_servers_make_one_sandbox(server, replica):
     assert len(await server.living.backend.list_all()) == 1
 
 
-async def test_fifty_calls_resume_it_once(server, replica):
+async def test_session__fifty_calls_resume_once(server, replica):
     row = await server.paused(session_id="one")
     found = await asyncio.gather(*(find_or_create(one) for one in (server, replica) * 25))
     assert {one.row.id for one in found} == {row.id}
@@ -44,7 +44,7 @@ async def test_fifty_calls_resume_it_once(server, replica):
     assert (await server.living.states(row.id)).count("resuming") == 1
 
 
-async def test_a_session_whose_sandbox_has_ended_gets_another(server):
+async def test_session__gets_a_new_sandbox_after_the_end(server):
     first = await find_or_create(server)
     await server.controller.delete(server.caller, first.row.id, wait=timedelta())
     second = await find_or_create(server)
@@ -52,13 +52,13 @@ async def test_a_session_whose_sandbox_has_ended_gets_another(server):
     assert second.row.id != first.row.id
 
 
-async def test_whoever_finds_it_has_the_time_it_asks_for(server):
+async def test_session__finding_it_applies_the_requested_timeout(server):
     await find_or_create(server, wanted=SandboxRequest(template="base", timeout=MINUTE))
     found = await find_or_create(server, wanted=SandboxRequest(template="base", timeout=HOUR))
     assert found.row.expires_at - found.row.started_at > HOUR - MINUTE
 
 
-async def test_another_tenants_session_of_the_same_name_is_another(server):
+async def test_session__the_same_name_of_another_tenant_is_another(server):
     await server.set_capacity(0)
     mine = await find_or_create(server, wait=timedelta())
     await server.add_tenant(other := new_id())

@@ -43,7 +43,9 @@ async def caller(sessions):
     return Caller(tenant_id=tenant_id, key_id=ApiKeyId(new_id()), scopes=frozenset({Scope.ADMIN}))
 
 
-async def test_what_runs_is_paused_and_what_waits_goes_on_waiting(settings, sessions, caller):
+async def test_shutdown_pauser__pauses_running_sandboxes_and_leaves_queued_ones(
+    settings, sessions, caller
+):
     async def read(sandbox_id):
         async with sessions() as session:
             return await session.get_one(Sandbox, sandbox_id)

@@ -43,7 +43,7 @@ async def _is_one(living, sandbox_id):
 
 
 @HELD
-async def test_a_start_goes_on_where_a_server_that_hangs_left_it(
+async def test_takeover__continues_the_start_of_a_hanging_server(
     living, faulty, proxy, carried_out
 ):
     sandbox_id = await living.admitted(timeout=HOUR)
@@ -59,7 +59,7 @@ async def test_a_start_goes_on_where_a_server_that_hangs_left_it(
 
 
 @HELD
-async def test_what_is_started_too_late_for_a_sandbox_that_has_ended_is_killed(
+async def test_takeover__a_late_start_of_an_ended_sandbox_is_killed(
     living, faulty, proxy, carried_out
 ):
     sandbox_id = await living.admitted()
@@ -75,7 +75,7 @@ async def test_what_is_started_too_late_for_a_sandbox_that_has_ended_is_killed(
     assert row.state is State.STOPPED
 
 
-async def test_what_is_started_too_late_for_a_sandbox_that_has_another_is_killed(
+async def test_takeover__a_late_start_of_a_sandbox_that_has_another_is_killed(
     living, faulty, proxy
 ):
     sandbox_id = await living.admitted()
@@ -89,9 +89,7 @@ async def test_what_is_started_too_late_for_a_sandbox_that_has_another_is_killed
     assert [one.id for one in await living.backend.list_all()] == [other_id]
 
 
-async def test_what_is_started_too_late_for_a_sandbox_that_nobody_knows_any_more_is_killed(
-    living, faulty, proxy
-):
+async def test_takeover__a_late_start_of_a_removed_row_is_killed(living, faulty, proxy):
     sandbox_id = await living.admitted()
     async with _hanging(faulty, proxy, sandbox_id, CREATE, carried_out=True):
         await living.forget(sandbox_id)
@@ -101,7 +99,7 @@ async def test_what_is_started_too_late_for_a_sandbox_that_nobody_knows_any_more
 
 @HELD
 @pytest.mark.parametrize("then", [Target.PAUSED, Target.RUNNING, Target.GONE])
-async def test_a_pause_goes_on_where_a_server_that_hangs_left_it(
+async def test_takeover__continues_the_pause_of_a_hanging_server(
     living, faulty, proxy, carried_out, then
 ):
     sandbox_id = await living.started(timeout=HOUR)
@@ -129,7 +127,7 @@ async def test_a_pause_goes_on_where_a_server_that_hangs_left_it(
 
 
 @HELD
-async def test_a_resume_goes_on_where_a_server_that_hangs_left_it(
+async def test_takeover__continues_the_resume_of_a_hanging_server(
     living, faulty, proxy, carried_out
 ):
     sandbox_id = await living.paused(timeout=HOUR)
@@ -147,7 +145,7 @@ async def test_a_resume_goes_on_where_a_server_that_hangs_left_it(
 
 
 @HELD
-async def test_a_kill_goes_on_where_a_server_that_hangs_left_it(living, faulty, proxy, carried_out):
+async def test_takeover__continues_the_kill_of_a_hanging_server(living, faulty, proxy, carried_out):
     sandbox_id = await living.started()
     await living.want(sandbox_id, Target.GONE)
     async with _hanging(faulty, proxy, sandbox_id, KILL, carried_out=carried_out):
@@ -160,7 +158,7 @@ async def test_a_kill_goes_on_where_a_server_that_hangs_left_it(living, faulty, 
 
 @HELD
 @pytest.mark.parametrize("request_line", [PAUSE, CONNECT])
-async def test_a_pause_for_the_providers_maximum_ends_with_a_running_sandbox_whoever_dies(
+async def test_takeover__a_pause_for_the_maximum_run_ends_running(
     limited, limited_faulty, proxy, carried_out, request_line
 ):
     sandbox_id = await limited.started(timeout=DAY)

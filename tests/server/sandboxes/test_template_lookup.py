@@ -57,39 +57,41 @@ def answers(proxy):
     return answers
 
 
-async def test_what_nobody_offers_is_not_found(look_up, proxy):
+async def test_template_lookup__an_unknown_name_is_not_found(look_up, proxy):
     with pytest.raises(TemplateNotFound):
         await look_up("unheard-of")
     assert f"{ASKED}unheard-of" in proxy.seen
 
 
 @pytest.mark.parametrize("name", ["public", "team/public:v2"])
-async def test_what_is_offered_by_name_is_found_and_remembered(look_up, answers, proxy, name):
+async def test_template_lookup__a_name_offered_by_a_provider_is_recorded(
+    look_up, answers, proxy, name
+):
     answers(200, templateID="rki5dems9wqfm4r03t7g", public=True)
     for _ in range(2):
         assert await look_up(name) == Offer(name, frozenset({"local"}))
     assert sum(one.startswith(ASKED) for one in proxy.seen) == 1
 
 
-async def test_what_a_provider_cannot_have_is_not_found(look_up, answers):
+async def test_template_lookup__a_name_that_the_provider_rejects_is_not_found(look_up, answers):
     answers(400, code=400, message="there are no namespaces here")
     with pytest.raises(TemplateNotFound):
         await look_up("team/public")
 
 
-async def test_another_teams_template_is_left_to_the_provider(look_up, answers):
+async def test_template_lookup__another_teams_template_is_left_to_the_provider(look_up, answers):
     answers(403, code=403, message="not yours")
     assert (await look_up("public")).backends == {"local"}
 
 
-async def test_what_a_provider_finds_as_an_id_is_not_offered(look_up, answers):
+async def test_template_lookup__a_match_by_id_is_not_offered(look_up, answers):
     answers(200, templateID="snap-17", public=False)
     with pytest.raises(TemplateNotFound):
         await look_up("snap-17")
 
 
 @pytest.mark.parametrize("kind", ["template", "snapshot"])
-async def test_a_name_that_leads_to_what_is_a_tenants_is_not_offered(
+async def test_template_lookup__a_name_of_a_tenants_template_is_not_offered(
     look_up, answers, sessions, kind
 ):
     private = new_id()
@@ -115,11 +117,11 @@ async def test_a_name_that_leads_to_what_is_a_tenants_is_not_offered(
         await look_up("public")
 
 
-async def test_a_provider_that_cannot_be_asked_is_left_out(look_up, answers):
+async def test_template_lookup__an_unreachable_provider_is_skipped(look_up, answers):
     answers(200, templateID="rki5dems9wqfm4r03t7g", public=True)
     assert (await look_up("public", "nowhere", "local")).backends == {"local"}
 
 
-async def test_without_an_answer_the_request_fails_for_now(look_up):
+async def test_template_lookup__without_any_answer_the_request_can_be_retried(look_up):
     with pytest.raises(BackendUnavailable):
         await look_up("public", "local", "nowhere")

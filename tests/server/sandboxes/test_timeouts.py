@@ -18,7 +18,7 @@ async def changes(server, sandbox_id):
     return [one.data["reason"] for one in events if one.type == "sandbox.deadline_changed"]
 
 
-async def test_connecting_gives_time_and_never_takes_any(server):
+async def test_connect__extends_the_timeout_and_never_shortens_it(server):
     row = await server.running(timeout=HOUR)
     more = await server.controller.connect(server.caller, row.id, timeout=2 * HOUR)
     assert more.expires_at > row.expires_at + 50 * MINUTE
@@ -28,14 +28,14 @@ async def test_connecting_gives_time_and_never_takes_any(server):
     assert "more" in told
 
 
-async def test_connecting_to_a_paused_one_resumes_it_with_that_time(server):
+async def test_connect__resumes_a_paused_sandbox_with_the_timeout(server):
     row = await server.paused(timeout=MINUTE)
     resumed = await server.controller.connect(server.caller, row.id, timeout=HOUR)
     assert resumed.state is State.RUNNING
     assert resumed.expires_at - resumed.started_at > HOUR - MINUTE
 
 
-async def test_a_timeout_is_exact_and_its_end_is_seen_to_at_once(server):
+async def test_timeout__is_exact_and_applied_at_once(server):
     row = await server.running(timeout=DAY, on_timeout=OnTimeout.DELETE)
     await server.controller.set_timeout(server.caller, row.id, SECOND / 10)
     gone = await server.settled(row.id, State.STOPPED)
@@ -44,7 +44,7 @@ async def test_a_timeout_is_exact_and_its_end_is_seen_to_at_once(server):
     assert "less" in told
 
 
-async def test_what_is_spent_is_given_anew_to_who_wants_it_back(server):
+async def test_resume__restores_an_expired_timeout(server):
     row = await server.running(timeout=HOUR)
     await server.controller.set_timeout(server.caller, row.id, SECOND / 10)
     paused = await server.settled(row.id, State.PAUSED)
@@ -54,7 +54,7 @@ async def test_what_is_spent_is_given_anew_to_who_wants_it_back(server):
     assert resumed.expires_at - resumed.started_at > HOUR - MINUTE
 
 
-async def test_a_patch_changes_what_it_names_and_nothing_else(server):
+async def test_patch__changes_only_the_named_fields(server):
     row = await server.running(timeout=HOUR, idle_timeout=MINUTE, metadata={"a": "b"})
     patched = await server.controller.update(
         server.caller,
@@ -72,14 +72,14 @@ async def test_a_patch_changes_what_it_names_and_nothing_else(server):
     assert await changes(server, row.id) == []
 
 
-async def test_a_shorter_idle_timeout_is_heeded_without_anybody_asking_again(server):
+async def test_patch__a_shorter_idle_timeout_applies_at_once(server):
     row = await server.running(timeout=HOUR)
     await server.controller.update(server.caller, row.id, {"idle_timeout": SECOND / 10})
     paused = await server.settled(row.id, State.PAUSED)
     assert "idle" in paused.state_reason
 
 
-async def test_who_thinks_is_not_idle(server):
+async def test_keepalive__postpones_the_idle_pause(server):
     row = await server.running(timeout=HOUR, idle_timeout=MINUTE)
     awake = await server.controller.keep_awake(server.caller, row.id, awake_for=30 * MINUTE)
     assert awake.awake_until > row.last_activity_at + 29 * MINUTE
@@ -90,7 +90,7 @@ async def test_who_thinks_is_not_idle(server):
     assert again.expires_at > row.expires_at
 
 
-async def test_using_what_runs_is_activity_and_asks_the_provider_nothing(server):
+async def test_use__of_a_running_sandbox_is_activity_without_a_provider_call(server):
     row = await server.running(timeout=HOUR)
     await server.living.pass_time(row.id, 10 * MINUTE)
     before = await server.living.row(row.id)
@@ -100,7 +100,7 @@ async def test_using_what_runs_is_activity_and_asks_the_provider_nothing(server)
     assert (await server.controller.use(server.caller, row.id)).access is used.access
 
 
-async def test_using_what_is_paused_wakes_it_with_what_was_in_it(server):
+async def test_use__resumes_a_paused_sandbox_with_its_files(server):
     row = await server.running()
     used = await server.controller.use(server.caller, row.id)
     await used.backend.handle(used.access).files.write("kept", "as it was")
@@ -115,7 +115,7 @@ async def test_using_what_is_paused_wakes_it_with_what_was_in_it(server):
     assert resuming.data["cause"] == "traffic"
 
 
-async def test_using_does_not_wake_what_is_to_sleep(server):
+async def test_use__does_not_resume_a_sandbox_to_be_paused(server):
     row = await server.paused(auto_resume=False)
     with pytest.raises(SandboxPaused):
         await server.controller.use(server.caller, row.id)
@@ -123,7 +123,7 @@ async def test_using_does_not_wake_what_is_to_sleep(server):
     assert (still.state, still.target) == (State.PAUSED, Target.PAUSED)
 
 
-async def test_usage_is_told_of_what_is_there(server):
+async def test_metrics__are_read_from_the_provider(server):
     row = await server.running()
     used = (await server.controller.metrics(server.caller, row.id))[-1]
     assert 0 < used.memory_used <= used.memory_total

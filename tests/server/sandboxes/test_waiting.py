@@ -45,14 +45,14 @@ async def start(sessions, row, *, by=""):
     return changed
 
 
-async def test_who_waits_hears_of_what_any_server_commits(changes, sessions, row):
+async def test_wait__sees_commits_of_any_server(changes, sessions, row):
     waiting = Waiting(sessions, changes)
     with waiting.watch(row.id, poll_every=MINUTE) as watch:
         await start(sessions, row, by="another")
         assert (await watch.until_settled(row, wait=MINUTE)).state is State.RUNNING
 
 
-async def test_what_is_heard_of_oneself_is_no_news_after_it_was_told(changes, sessions, row):
+async def test_wait__ignores_notifications_of_its_own_published_commits(changes, sessions, row):
     waiting = Waiting(sessions, changes)
     with waiting.watch(row.id, poll_every=MINUTE) as watch, changes.follow(row.id) as other:
         with changes.follow("fence") as fence:
@@ -66,20 +66,20 @@ async def test_what_is_heard_of_oneself_is_no_news_after_it_was_told(changes, se
         assert not other._changed.is_set()
 
 
-async def test_a_change_that_nobody_tells_is_found_by_looking(changes, sessions, row):
+async def test_wait__polls_without_notifications(changes, sessions, row):
     waiting = Waiting(sessions, changes)
     with waiting.watch(row.id, poll_every=timedelta(milliseconds=20)) as watch:
         await start(sessions, row, by=changes.name)
         assert (await watch.until_settled(row, wait=MINUTE)).state is State.RUNNING
 
 
-async def test_a_wait_that_is_over_gives_the_row_as_it_is(changes, sessions, row):
+async def test_wait__returns_the_current_row_at_its_timeout(changes, sessions, row):
     with Waiting(sessions, changes).watch(row.id) as watch:
         waited = await watch.until_settled(row, wait=timedelta(milliseconds=1))
     assert waited.state is State.QUEUED
 
 
-async def test_nobody_is_remembered_who_does_not_wait_any_more(changes, row):
+async def test_wait__forgets_followers_that_left(changes, row):
     with changes.follow(row.id), changes.follow(row.id):
         assert changes._waiting
     assert not changes._waiting

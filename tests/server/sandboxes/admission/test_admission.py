@@ -70,7 +70,7 @@ async def change(sessions, model, key, **columns):
             setattr(row, name, value)
 
 
-async def test_who_waits_gets_a_free_place_and_a_deadline_for_its_start(sessions, admit):
+async def test_admission__a_queued_sandbox_gets_a_free_slot_and_a_start_deadline(sessions, admit):
     row = sandbox(since=now() - HOUR)
     await add(sessions, tenant(), backend(), row)
 
@@ -82,7 +82,7 @@ async def test_who_waits_gets_a_free_place_and_a_deadline_for_its_start(sessions
     assert admitted.expires_at > now() + HOUR / 2
 
 
-async def test_a_resume_is_admitted_with_the_time_that_was_left(sessions, admit):
+async def test_admission__a_resume_keeps_its_remaining_time(sessions, admit):
     row = sandbox(PAUSED, waits_again=True)
     await add(sessions, tenant(), backend(), row)
 
@@ -93,7 +93,7 @@ async def test_a_resume_is_admitted_with_the_time_that_was_left(sessions, admit)
     assert (admitted.remaining, admitted.retain_until) == (row.remaining, row.retain_until)
 
 
-async def test_no_more_are_admitted_than_there_are_places(sessions, admit):
+async def test_admission__never_exceeds_the_capacity(sessions, admit):
     rows = [sandbox() for _ in range(5)]
     taking = [sandbox(state) for state in State if state not in {QUEUED, PAUSED}]
     for ended in taking[-2:]:
@@ -104,7 +104,7 @@ async def test_no_more_are_admitted_than_there_are_places(sessions, admit):
     assert await admit() == []
 
 
-async def test_a_paused_sandbox_takes_a_place_only_where_its_memory_stays(sessions, admit):
+async def test_admission__a_paused_sandbox_takes_a_slot_only_where_memory_is_kept(sessions, admit):
     await add(sessions, tenant(), backend(capacity=2), sandbox(PAUSED), sandbox(RUNNING))
     rows = [sandbox(), sandbox()]
     await add(sessions, *rows)
@@ -115,14 +115,14 @@ async def test_a_paused_sandbox_takes_a_place_only_where_its_memory_stays(sessio
     assert await admit() == [rows[0].id]
 
 
-async def test_who_kept_its_place_is_resumed_though_all_are_taken(sessions, admit):
+async def test_admission__a_resume_in_a_kept_slot_needs_no_free_one(sessions, admit):
     paused = [sandbox(PAUSED, waits_again=True) for _ in range(2)]
     await add(sessions, tenant(), backend(capacity=2, paused_takes_place=True), *paused, sandbox())
 
     assert await admit() == [row.id for row in paused]
 
 
-async def test_a_tenant_at_its_quota_lets_others_pass(sessions, admit):
+async def test_admission__a_tenant_at_its_quota_does_not_block_others(sessions, admit):
     rows = [sandbox(), sandbox(tenant_id="u")]
     elsewhere = sandbox(RUNNING, candidates=["other"])
     await add(sessions, tenant(max_running=1), tenant("u"), backend(), backend("other"))
@@ -131,7 +131,7 @@ async def test_a_tenant_at_its_quota_lets_others_pass(sessions, admit):
     assert await admit() == [rows[1].id]
 
 
-async def test_paused_sandboxes_do_not_count_towards_a_quota(sessions, admit):
+async def test_admission__paused_sandboxes_do_not_count_towards_the_quota(sessions, admit):
     row = sandbox()
     await add(sessions, tenant(max_running=1), backend(), sandbox(PAUSED), row)
 
@@ -143,7 +143,7 @@ async def test_paused_sandboxes_do_not_count_towards_a_quota(sessions, admit):
     [{"state": "down"}, {"drained": True}, {"busy_until": now() + HOUR}, {"capacity": 0}],
     ids=["down", "drained", "busy", "full"],
 )
-async def test_a_backend_in_trouble_is_given_nobody(sessions, admit, trouble):
+async def test_admission__nothing_is_admitted_to_a_backend_in_trouble(sessions, admit, trouble):
     row = sandbox(candidates=["local", "spare"])
     await add(sessions, tenant(), backend(**trouble), backend("spare", capacity=0), row)
     assert await admit("local", "spare") == []
@@ -153,21 +153,21 @@ async def test_a_backend_in_trouble_is_given_nobody(sessions, admit, trouble):
     assert (await read(sessions, row))[0].backend == "spare"
 
 
-async def test_a_drained_backend_has_its_own_sandboxes_back(sessions, admit):
+async def test_admission__a_drained_backend_resumes_its_own_sandboxes(sessions, admit):
     row = sandbox(PAUSED, waits_again=True)
     await add(sessions, tenant(), backend(drained=True), row, sandbox())
 
     assert await admit() == [row.id]
 
 
-async def test_a_backend_that_was_busy_is_given_more_once_that_is_over(sessions, admit):
+async def test_admission__a_busy_backend_admits_again_after_its_pause(sessions, admit):
     row = sandbox()
     await add(sessions, tenant(), backend(busy_until=now() - SECOND), row)
 
     assert await admit() == [row.id]
 
 
-async def test_a_place_is_only_for_those_who_may_live_there(sessions, admit):
+async def test_admission__a_slot_goes_only_to_sandboxes_allowed_at_the_backend(sessions, admit):
     paused = sandbox(PAUSED, waits_again=True, backend="other", candidates=["other", "local"])
     rows = [sandbox(candidates=["other"]), paused, sandbox(candidates=["other", "local"])]
     await add(sessions, tenant(), backend(), backend("other"), *rows)
@@ -175,21 +175,23 @@ async def test_a_place_is_only_for_those_who_may_live_there(sessions, admit):
     assert await admit() == [rows[2].id]
 
 
-async def test_whose_wait_is_over_is_not_admitted(sessions, admit):
+async def test_admission__an_expired_request_is_not_admitted(sessions, admit):
     await add(sessions, tenant(), backend(), sandbox(queue_expires_at=now() - SECOND))
 
     assert await admit() == []
 
 
 @pytest.mark.parametrize("target", [Target.GONE, Target.PAUSED])
-async def test_who_is_not_wanted_running_is_not_admitted(sessions, admit, target):
+async def test_admission__a_sandbox_whose_target_is_not_running_is_not_admitted(
+    sessions, admit, target
+):
     state = QUEUED if target is Target.GONE else PAUSED
     await add(sessions, tenant(), backend(), sandbox(state, target=target))
 
     assert await admit() == []
 
 
-async def test_an_admission_says_why_and_has_the_start_carried_out(sessions, admit):
+async def test_admission__records_its_reason_and_makes_the_start_due(sessions, admit):
     row = sandbox(since=now() - timedelta(minutes=3))
     await add(sessions, tenant(), backend(), row)
 
@@ -205,7 +207,7 @@ async def test_an_admission_says_why_and_has_the_start_carried_out(sessions, adm
     assert await due_subjects(sessions, SANDBOX) == [row.id]
 
 
-async def test_an_immediate_admission_is_part_of_the_request(sessions, admit):
+async def test_admission__a_direct_admission_commits_with_the_request(sessions, admit):
     row = sandbox()
     await add(sessions, tenant(), backend(), row)
 
@@ -217,7 +219,7 @@ async def test_an_immediate_admission_is_part_of_the_request(sessions, admit):
     assert await due_subjects(sessions, SANDBOX) == []
 
 
-async def test_those_who_wait_longer_come_before_ones_own(sessions, admit):
+async def test_admission__older_requests_come_before_the_callers_own(sessions, admit):
     await add(sessions, tenant(), tenant("u"), backend(capacity=1))
     other, own = sandbox(tenant_id="u", since=now() - SECOND), sandbox()
     await add(sessions, other, own)
@@ -228,7 +230,7 @@ async def test_those_who_wait_longer_come_before_ones_own(sessions, admit):
     assert await due_subjects(sessions, SANDBOX) == [other.id]
 
 
-async def test_an_admission_job_looks_again_when_the_backend_may_be_asked_again(sessions, work):
+async def test_admission__the_job_runs_again_when_the_backend_is_no_longer_busy(sessions, work):
     until = now() + HOUR
     await add(sessions, tenant(), backend(busy_until=until), backend("idle"), sandbox())
 
@@ -236,11 +238,11 @@ async def test_an_admission_job_looks_again_when_the_backend_may_be_asked_again(
     assert await work("idle") is None
 
 
-async def test_a_backend_that_is_no_longer_known_has_nothing_to_give(work):
+async def test_admission__an_unknown_backend_admits_nothing(work):
     assert await work("gone") is None
 
 
-async def test_what_ends_at_one_backend_makes_room_in_a_quota_for_another(sessions, work):
+async def test_admission__an_end_at_one_backend_frees_quota_for_another(sessions, work):
     row = sandbox(candidates=["other"])
     await add(sessions, tenant(), backend(), backend("other"), row)
 
@@ -249,7 +251,9 @@ async def test_what_ends_at_one_backend_makes_room_in_a_quota_for_another(sessio
     assert await states(sessions, row) == [STARTING]
 
 
-async def test_who_lacks_quota_is_looked_at_again_once_others_can_see_it(sessions, admission, work):
+async def test_admission__a_request_over_quota_is_reconsidered_once_the_change_is_visible(
+    sessions, admission, work
+):
     running, row = sandbox(RUNNING), sandbox(candidates=["other"])
     await add(sessions, tenant(max_running=1), backend(), backend("other"), running)
 
@@ -265,7 +269,7 @@ async def test_who_lacks_quota_is_looked_at_again_once_others_can_see_it(session
     assert await states(sessions, row) == [STARTING]
 
 
-async def test_who_lacks_room_alone_waits_for_the_place_that_gets_free(sessions, admit):
+async def test_admission__a_request_that_lacks_only_capacity_waits_for_a_slot(sessions, admit):
     row = sandbox()
     await add(sessions, tenant(), backend(capacity=0), row)
 
@@ -274,7 +278,7 @@ async def test_who_lacks_room_alone_waits_for_the_place_that_gets_free(sessions,
     assert await due_subjects(sessions, ADMISSION) == []
 
 
-async def test_a_queue_takes_no_more_than_its_tenant_may_have(sessions):
+async def test_queue__is_limited_per_tenant(sessions):
     await add(sessions, tenant(max_queued=2), tenant("u"), backend())
     await add(sessions, sandbox(), sandbox(PAUSED, waits_again=True), sandbox(tenant_id="u"))
 
@@ -289,7 +293,9 @@ async def test_a_queue_takes_no_more_than_its_tenant_may_have(sessions):
     assert not await read(sessions)
 
 
-async def test_one_who_leaves_the_queue_meanwhile_leaves_the_place_to_the_next(sessions, admit):
+async def test_admission__a_request_that_leaves_the_queue_meanwhile_leaves_the_slot_to_the_next(
+    sessions, admit
+):
     leaving, row = sandbox(since=now() - HOUR), sandbox()
     await add(sessions, tenant(), backend(capacity=1), leaving, row)
 

@@ -48,7 +48,7 @@ def let_in(sessions):
     return act
 
 
-async def test_an_arrival_is_the_row_that_was_written_down(sessions, let_in):
+async def test_direct_admission__returns_the_committed_row(sessions, let_in):
     await add(sessions, tenant(), backend())
 
     async with sessions.begin() as session:
@@ -62,7 +62,7 @@ async def test_an_arrival_is_the_row_that_was_written_down(sessions, let_in):
     assert (kept.state, kept.backend, kept.generation) == (State.STARTING, "local", 1)
 
 
-async def test_an_arrival_takes_the_best_place_that_is_free(sessions, let_in):
+async def test_direct_admission__takes_the_preferred_backend_with_a_free_slot(sessions, let_in):
     full, drained = backend("full", capacity=0), backend("drained", drained=True)
     await add(sessions, tenant(), full, drained, backend())
 
@@ -73,7 +73,7 @@ async def test_an_arrival_takes_the_best_place_that_is_free(sessions, let_in):
     assert row.backend == "local"
 
 
-async def test_two_who_arrive_at_two_backends_do_not_exceed_their_quota(sessions, let_in):
+async def test_direct_admission__creates_at_two_backends_do_not_exceed_the_quota(sessions, let_in):
     await add(sessions, tenant(max_running=1), backend(), backend("other"))
 
     async def arrive_second():
@@ -89,7 +89,7 @@ async def test_two_who_arrive_at_two_backends_do_not_exceed_their_quota(sessions
     assert await due_subjects(sessions, ADMISSION) == ["other"]
 
 
-async def test_nobody_who_arrives_overtakes_one_that_has_begun_to_wait(sessions, let_in):
+async def test_direct_admission__never_overtakes_a_queued_sandbox(sessions, let_in):
     waiting = sandbox()
     await add(sessions, tenant(), backend())
 

@@ -13,7 +13,7 @@ KEEPING = "z"  # where paused sandboxes keep their places
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_more_is_read_of_a_queue_than_decides_who_is_next(sessions, seed):
+async def test_queue_order__reads_no_more_rows_than_decide_who_is_next(sessions, seed):
     """Whom admission lets in is whom it would let in if it read all who wait."""
     chance = Random(seed)
     capacity = {name: chance.randint(0, 12) for name in BACKENDS}

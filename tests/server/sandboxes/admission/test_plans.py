@@ -36,9 +36,7 @@ async def many_sandboxes(database, sessions):
     return database
 
 
-async def test_a_place_is_given_out_without_a_look_at_those_who_take_no_part(
-    many_sandboxes, sessions
-):
+async def test_admission__query_plan_skips_unrelated_sandboxes(many_sandboxes, sessions):
     async def admit(session):
         assert len(await Admission(sessions).admit(session, ["local"])) == 3
 
@@ -47,7 +45,7 @@ async def test_a_place_is_given_out_without_a_look_at_those_who_take_no_part(
     assert max(rows_read(plan, "sandboxes") for plan in plans) <= 220
 
 
-async def test_who_waits_anywhere_is_found_in_the_queue(many_sandboxes):
+async def test_queue__query_plan_finds_queued_sandboxes_by_index(many_sandboxes):
     async def look(session):
         rooms = await CapacityRepository(session).lock_waited_for("idle")
         assert [room.backend for room in rooms] == ["idle", "local"]
@@ -57,7 +55,9 @@ async def test_who_waits_anywhere_is_found_in_the_queue(many_sandboxes):
     assert max(rows_read(plan, "sandboxes") for plan in plans) <= 220
 
 
-async def test_places_that_paused_sandboxes_keep_are_counted_by_an_index(many_sandboxes, sessions):
+async def test_capacity__query_plan_counts_slots_of_paused_sandboxes_by_index(
+    many_sandboxes, sessions
+):
     await add(sessions, backend("keeping", paused_takes_place=True))
 
     async def look(session):

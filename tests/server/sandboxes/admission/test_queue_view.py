@@ -35,7 +35,9 @@ def rounded(estimate):
     return None if estimate is None else round(estimate / MINUTE)
 
 
-async def test_who_does_not_wait_has_no_place_in_the_queue_and_nothing_is_asked(database, sessions):
+async def test_queue_view__a_sandbox_that_is_not_queued_has_no_position_and_needs_no_query(
+    database, sessions
+):
     rows = [sandbox(RUNNING), sandbox(PAUSED), sandbox(QUEUED, target=Target.GONE)]
     statements = []
     event.listen(
@@ -46,21 +48,21 @@ async def test_who_does_not_wait_has_no_place_in_the_queue_and_nothing_is_asked(
     assert statements == []
 
 
-async def test_positions_count_from_the_next(sessions, view):
+async def test_queue_view__positions_start_with_the_next(sessions, view):
     rows = [sandbox(since=now() - number * MINUTE) for number in range(3, 0, -1)]
     await add(sessions, tenant(), backend(capacity=0), *rows)
 
     assert [(await view(row)).position for row in rows] == [1, 2, 3]
 
 
-async def test_a_queue_says_who_takes_the_places(sessions, view):
+async def test_queue_view__explains_which_sandboxes_take_the_slots(sessions, view):
     row = sandbox()
     await add(sessions, tenant(), backend(capacity=2), sandbox(RUNNING), sandbox(RUNNING), row)
 
     assert (await view(row)).reason == "All 2 slots at local are in use."
 
 
-async def test_a_queue_says_what_paused_sandboxes_keep(sessions, view):
+async def test_queue_view__explains_the_slots_kept_by_paused_sandboxes(sessions, view):
     row = sandbox()
     keeping = backend(capacity=3, paused_takes_place=True)
     await add(sessions, tenant(), keeping, sandbox(RUNNING), sandbox(PAUSED), sandbox(PAUSED), row)
@@ -70,7 +72,7 @@ async def test_a_queue_says_what_paused_sandboxes_keep(sessions, view):
     ).reason == "All 3 slots at local are in use: 1 running, 2 paused that keep their memory."
 
 
-async def test_a_queue_says_that_a_tenant_may_run_no_more(sessions, view):
+async def test_queue_view__explains_a_tenant_at_its_quota(sessions, view):
     rows = [sandbox(), sandbox()]
     running = [ends_in(20, candidates=["other"]), ends_in(10, candidates=["other"])]
     await add(sessions, tenant(max_running=2), backend(), backend("other"), *running, *rows)
@@ -95,7 +97,7 @@ async def test_a_queue_says_that_a_tenant_may_run_no_more(sessions, view):
     ],
     ids=["drained", "down", "down for ever", "busy", "none"],
 )
-async def test_a_queue_says_what_is_wrong_with_a_backend(sessions, view, trouble, reason):
+async def test_queue_view__explains_the_trouble_of_a_backend(sessions, view, trouble, reason):
     row = sandbox(candidates=["local", "spare"])
     await add(sessions, tenant(), backend(**trouble), backend("spare", capacity=0), row)
 
@@ -105,7 +107,7 @@ async def test_a_queue_says_what_is_wrong_with_a_backend(sessions, view, trouble
     assert told.endswith("All 0 slots at spare are in use.")
 
 
-async def test_an_estimate_is_when_so_many_places_have_got_free(sessions, view):
+async def test_queue_view__estimates_when_enough_slots_are_free(sessions, view):
     rows = [sandbox(since=now() - MINUTE), sandbox(), sandbox(candidates=["local", "spare"])]
     idle = ends_in(60, idle_timeout=20 * MINUTE, last_activity_at=now() - 5 * MINUTE)
     await add(sessions, tenant(), backend(capacity=2), backend("spare", capacity=0), *rows)
@@ -117,7 +119,7 @@ async def test_an_estimate_is_when_so_many_places_have_got_free(sessions, view):
     assert [rounded(view.estimate) for view in views] == [15, 30, None]
 
 
-async def test_a_pause_frees_no_place_where_it_is_kept(sessions, view):
+async def test_queue_view__a_pause_frees_no_slot_where_paused_sandboxes_keep_theirs(sessions, view):
     rows = [sandbox(since=now() - MINUTE), sandbox(), sandbox()]
     kept = sandbox(PAUSED, retain_until=now() + 90 * MINUTE)
     deleted = ends_in(40, on_timeout=OnTimeout.DELETE)
@@ -127,21 +129,21 @@ async def test_a_pause_frees_no_place_where_it_is_kept(sessions, view):
     assert [rounded((await view(row)).estimate) for row in rows] == [40, 90, None]
 
 
-async def test_nobody_knows_how_long_a_backend_stays_down(sessions, view):
+async def test_queue_view__gives_no_estimate_for_a_backend_that_is_down(sessions, view):
     row = sandbox()
     await add(sessions, tenant(), backend(state="down"), ends_in(30), row)
 
     assert (await view(row)).estimate is None
 
 
-async def test_a_busy_backend_is_estimated_until_it_is_asked_again(sessions, view):
+async def test_queue_view__estimates_a_busy_backend_from_its_next_attempt(sessions, view):
     row = sandbox()
     await add(sessions, tenant(), backend(busy_until=now() + 5 * MINUTE), row)
 
     assert rounded((await view(row)).estimate) == 5
 
 
-async def test_who_kept_its_place_waits_for_nobody(sessions, view):
+async def test_queue_view__a_resume_in_a_kept_slot_waits_for_nothing(sessions, view):
     row = sandbox(PAUSED, waits_again=True)
     await add(sessions, tenant(), backend(capacity=1, paused_takes_place=True), row, sandbox())
 
@@ -152,7 +154,7 @@ async def test_who_kept_its_place_waits_for_nobody(sessions, view):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_positions_are_the_order_in_which_places_are_given_out(sessions, seed):
+async def test_queue_view__positions_are_the_order_of_admission(sessions, seed):
     chance = Random(seed)
     rows = [
         sandbox(tenant_id=chance.choice("abc"), priority=chance.randint(0, 2)) for _ in range(20)

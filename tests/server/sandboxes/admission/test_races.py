@@ -51,7 +51,7 @@ async def taking_places(sessions, *wanted):
         return len(rows.all())
 
 
-async def test_two_servers_never_give_out_more_places_than_there_are(replicas):
+async def test_admission__two_servers_never_exceed_the_capacity(replicas):
     await add(replicas[0], tenant(max_running=1000), backend(capacity=7))
 
     await asyncio.gather(*(create(replicas[n % 2], sandbox()) for n in range(200)))
@@ -59,7 +59,7 @@ async def test_two_servers_never_give_out_more_places_than_there_are(replicas):
     assert await taking_places(replicas[0]) == 7
 
 
-async def test_two_servers_never_give_a_tenant_more_than_its_quota(replicas):
+async def test_admission__two_servers_never_exceed_a_tenants_quota(replicas):
     names = [f"b{number}" for number in range(4)]
     await add(replicas[0], tenant(max_running=5), tenant("u"), *map(backend, names))
     rows = [sandbox(candidates=[names[n % 4]], tenant_id="tu"[n % 5 == 0]) for n in range(100)]
@@ -70,7 +70,7 @@ async def test_two_servers_never_give_a_tenant_more_than_its_quota(replicas):
     assert await taking_places(replicas[0], Sandbox.tenant_id == "u") == 20
 
 
-async def test_a_freed_place_is_taken_without_a_look_at_the_clock(database, sessions):
+async def test_admission__a_released_slot_is_taken_at_once(database, sessions):
     running = [sandbox(State.RUNNING) for _ in range(3)]
     waiting = [sandbox() for _ in range(3)]
     await add(sessions, tenant(), backend(capacity=3), *running, *waiting)
@@ -90,7 +90,7 @@ async def test_a_freed_place_is_taken_without_a_look_at_the_clock(database, sess
 @pytest.mark.parametrize(
     ("capacity", "quota"), [(2, 2), pytest.param(100, 1, marks=pytest.mark.slow)]
 )
-async def test_whoever_waits_is_served_in_the_end_however_all_come_and_go(
+async def test_admission__every_queued_sandbox_is_admitted_in_the_end(
     database, replicas, capacity, quota
 ):
     """Each who starts ends at once, so that all places change hands all the time."""

@@ -60,7 +60,7 @@ def left_behind(living, new_sandbox):
     return create
 
 
-async def test_all_is_well_and_nothing_is_touched(living):
+async def test_patrol__changes_nothing_without_drift(living):
     running, paused = await living.started(), await living.paused()
     before = [await living.row(one) for one in (running, paused)]
 
@@ -73,7 +73,7 @@ async def test_all_is_well_and_nothing_is_touched(living):
     assert row.seen_at
 
 
-async def test_a_sandbox_that_vanished_has_failed_and_says_why(living):
+async def test_patrol__a_vanished_sandbox_fails_with_a_reason(living):
     sandbox_id = await living.started()
     await living.backend.kill((await living.row(sandbox_id)).backend_sandbox_id)
 
@@ -85,23 +85,21 @@ async def test_a_sandbox_that_vanished_has_failed_and_says_why(living):
     assert (await living.job(kinds.ADMISSION, "local")) is not None
 
 
-async def test_a_paused_sandbox_that_vanished_has_failed_too(living):
+async def test_patrol__a_vanished_paused_sandbox_fails(living):
     sandbox_id = await living.paused()
     await living.backend.kill((await living.row(sandbox_id)).backend_sandbox_id)
     await patrol(living)
     assert (await living.row(sandbox_id)).state is State.FAILED
 
 
-async def test_a_list_without_a_sandbox_is_not_believed_before_it_was_asked_for(
-    living, faulty, proxy
-):
+async def test_patrol__a_sandbox_missing_in_the_list_is_read_before_it_fails(living, faulty, proxy):
     sandbox_id = await living.started()
     proxy.on(LIST, answer_with(200, "[]"))
     await patrol(faulty)
     assert (await living.row(sandbox_id)).state is State.RUNNING
 
 
-async def test_what_was_paused_behind_our_back_is_paused_with_its_time_kept(living):
+async def test_patrol__a_pause_outside_this_server_keeps_the_remaining_time(living):
     sandbox_id = await living.started(timeout=HOUR)
     await living.backend.pause((await living.row(sandbox_id)).backend_sandbox_id)
 
@@ -114,7 +112,7 @@ async def test_what_was_paused_behind_our_back_is_paused_with_its_time_kept(livi
     assert (await living.events(sandbox_id))[-1].data["actor"]["kind"] == "provider"
 
 
-async def test_what_was_resumed_behind_our_back_runs_on_its_own_time(living):
+async def test_patrol__a_resume_outside_this_server_starts_a_new_run(living):
     sandbox_id = await living.paused(timeout=HOUR)
     provider_id = (await living.row(sandbox_id)).backend_sandbox_id
     await living.backend.connect(provider_id, timeout=MINUTE)
@@ -127,7 +125,7 @@ async def test_what_was_resumed_behind_our_back_runs_on_its_own_time(living):
     assert row.retain_until is None
 
 
-async def test_a_list_from_before_a_pause_does_not_undo_it(living, faulty, proxy):
+async def test_patrol__a_list_from_before_a_pause_does_not_undo_it(living, faulty, proxy):
     sandbox_id = await living.started()
 
     async def pause_meanwhile(exchange):
@@ -142,7 +140,7 @@ async def test_a_list_from_before_a_pause_does_not_undo_it(living, faulty, proxy
     assert await living.states(sandbox_id) == ["running", "pausing", "paused"]
 
 
-async def test_what_was_created_while_the_list_was_made_is_no_stranger(living, faulty, proxy):
+async def test_patrol__a_sandbox_created_during_the_list_is_no_orphan(living, faulty, proxy):
     created = []
 
     async def create_meanwhile(exchange):
@@ -155,7 +153,7 @@ async def test_what_was_created_while_the_list_was_made_is_no_stranger(living, f
     assert (await backend_row(living)).strangers == 0
 
 
-async def test_of_two_with_our_id_the_rows_own_stays(living, options):
+async def test_patrol__of_two_with_one_id_the_rows_own_is_kept(living, options):
     sandbox_id = await living.started()
     labels = {wire.INSTALLATION: living.backend.installation_id, wire.SANDBOX: sandbox_id}
     await AsyncSandbox.create(metadata=labels, **options)
@@ -167,7 +165,7 @@ async def test_of_two_with_our_id_the_rows_own_stays(living, options):
     assert [one.id for one in await living.backend.list_all()] == [row.backend_sandbox_id]
 
 
-async def test_a_create_that_finished_after_its_end_is_killed(living, left_behind):
+async def test_patrol__a_create_that_finished_after_the_end_is_killed(living, left_behind):
     sandbox_id = await living.queued()
     await living.want(sandbox_id, Target.GONE)
     await living.settle(sandbox_id)
@@ -181,7 +179,7 @@ async def test_a_create_that_finished_after_its_end_is_killed(living, left_behin
     assert (await living.row(sandbox_id)).state is State.STOPPED
 
 
-async def test_what_waits_and_runs_already_is_not_started_again(living, left_behind):
+async def test_patrol__a_queued_sandbox_that_runs_already_is_not_started_again(living, left_behind):
     sandbox_id = await living.queued()
     _, access = await left_behind(sandbox_id)
 
@@ -194,7 +192,7 @@ async def test_what_waits_and_runs_already_is_not_started_again(living, left_beh
     assert await living.states(sandbox_id) == ["starting", "running"]
 
 
-async def test_a_tenants_sandbox_that_no_row_knows_is_adopted(living, left_behind):
+async def test_orphan__a_tenants_sandbox_without_a_row_is_adopted(living, left_behind):
     sandbox_id, access = await left_behind()
     await living.backend.handle(access).files.write("kept", "work")
 
@@ -209,7 +207,7 @@ async def test_a_tenants_sandbox_that_no_row_knows_is_adopted(living, left_behin
     assert (await backend_row(living)).strangers == 0
 
 
-async def test_an_adopted_sandbox_that_is_paused_stays_so_until_somebody_wants_it(
+async def test_orphan__an_adopted_paused_sandbox_stays_paused_until_it_is_requested(
     living, left_behind
 ):
     sandbox_id, access = await left_behind()
@@ -229,7 +227,7 @@ async def test_an_adopted_sandbox_that_is_paused_stays_so_until_somebody_wants_i
 
 
 @pytest.mark.parametrize("fields", [{"tenant_id": "nobody"}, {"sandbox_id": "not-an-id-of-ours"}])
-async def test_what_nobody_can_own_is_reported_and_never_killed(
+async def test_orphan__a_sandbox_without_a_known_tenant_is_reported_and_never_killed(
     living, left_behind, caplog, fields
 ):
     _, access = await left_behind(**fields)
@@ -242,7 +240,9 @@ async def test_what_nobody_can_own_is_reported_and_never_killed(
     assert access.provider_id in caplog.text
 
 
-async def test_another_installations_sandboxes_are_none_of_ours(living, backend_at, new_sandbox):
+async def test_orphan__sandboxes_of_another_installation_are_ignored(
+    living, backend_at, new_sandbox
+):
     theirs = backend_at(installation_id="theirs")
     access = await theirs.create(new_sandbox())
     try:
@@ -269,9 +269,7 @@ async def restored(living, database, database_url, server_url, backend_at):
     return backup
 
 
-async def test_a_database_restored_from_an_older_backup_goes_on_with_what_there_is(
-    living, restored
-):
+async def test_orphan__a_database_restored_from_a_backup_adopts_newer_sandboxes(living, restored):
     deleted, paused, resumed = [
         await one for one in (living.started(), living.started(), living.paused())
     ]
@@ -306,7 +304,7 @@ async def test_a_database_restored_from_an_older_backup_goes_on_with_what_there_
         )
 
 
-async def test_a_backend_is_down_when_it_fails_again_and_says_why(faulty, proxy):
+async def test_backend_health__two_failures_mark_a_backend_down_with_the_reason(faulty, proxy):
     await proxy.refuse()
     await patrol(faulty)
     assert (await backend_row(faulty)).state == "up"
@@ -316,13 +314,13 @@ async def test_a_backend_is_down_when_it_fails_again_and_says_why(faulty, proxy)
     assert "cannot be reached" in row.state_reason
 
 
-async def test_a_backend_that_says_nothing_is_down(faulty, proxy):
+async def test_backend_health__a_backend_that_does_not_answer_is_down(faulty, proxy):
     proxy.on(LIST, hold)
     await patrol(faulty, again=AT_ONCE, answer_within=timedelta(milliseconds=100))
     assert (await backend_row(faulty)).state == "down"
 
 
-async def test_a_wrong_key_is_told_by_the_backends_row(living, backend_at):
+async def test_backend_health__a_wrong_key_is_recorded_in_the_backends_row(living, backend_at):
     refused = living_at(
         living.sessions, backend_at(api_key="e2b_wrong"), tenant_id=living.tenant_id
     )
@@ -330,7 +328,7 @@ async def test_a_wrong_key_is_told_by_the_backends_row(living, backend_at):
     assert "answered 401" in (await backend_row(living)).state_reason
 
 
-async def test_a_busy_backend_is_not_down_for_some_time(faulty, proxy):
+async def test_backend_health__a_busy_backend_is_not_marked_down(faulty, proxy):
     proxy.on(LIST, answer_with(429), times=2)
     await patrol(faulty, again=AT_ONCE)
     assert (await backend_row(faulty)).state == "up"
@@ -338,7 +336,7 @@ async def test_a_busy_backend_is_not_down_for_some_time(faulty, proxy):
     assert (await backend_row(faulty)).state == "down"
 
 
-async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_failed(
+async def test_backend_health__recovery_admits_queued_sandboxes_and_retries_dead_jobs(
     living, faulty, proxy
 ):
     sandbox_id = await living.started()
@@ -364,13 +362,13 @@ async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_fai
     assert (await living.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_backend_that_left_the_settings_is_not_asked(living):
+async def test_backend_health__a_backend_removed_from_the_settings_is_not_checked(living):
     job = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="gone", attempts=1, leased_by="a")
     patrol = living.drift_checker()
     assert await patrol.check(job) is None
 
 
-async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
+async def test_liveness__a_running_sandbox_that_does_not_answer_is_marked_until_it_does(
     living, faulty, proxy
 ):
     sandbox_id = await living.started()
@@ -390,7 +388,7 @@ async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
     assert await living.states(sandbox_id) == ["running", "silent", "answering"]
 
 
-async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, living, proxy):
+async def test_liveness__the_event_contains_the_time_of_the_last_answer(faulty, living, proxy):
     sandbox_id = await living.started()
     patrol = patrol_of(faulty)
     await patrol.check(JOB)
@@ -405,21 +403,21 @@ async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, livin
     assert format_instant(answered_at) in row.state_reason
 
 
-async def test_a_sandbox_that_takes_too_long_to_answer_is_silent(living, faulty, proxy):
+async def test_liveness__an_answer_after_the_timeout_counts_as_missing(living, faulty, proxy):
     sandbox_id = await living.started()
     proxy.on(HEALTH, hold, times=2)
     await patrol(faulty, each=timedelta(milliseconds=100))
     assert (await living.row(sandbox_id)).silent_since
 
 
-async def test_one_answer_that_is_missing_is_not_silence(living, faulty, proxy):
+async def test_liveness__one_missing_answer_is_tolerated(living, faulty, proxy):
     sandbox_id = await living.started()
     proxy.on(HEALTH, NOT_RUNNING)
     await patrol(faulty)
     assert (await living.row(sandbox_id)).silent_since is None
 
 
-async def test_a_sandbox_that_was_paused_meanwhile_is_not_silent(living, faulty, proxy):
+async def test_liveness__a_sandbox_paused_meanwhile_is_not_marked(living, faulty, proxy):
     sandbox_id = await living.started()
 
     async def pause_meanwhile(exchange):
@@ -435,7 +433,7 @@ async def test_a_sandbox_that_was_paused_meanwhile_is_not_silent(living, faulty,
     assert (await living.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_sandbox_that_nobody_can_reach_hides_no_other(living, faulty, proxy, caplog):
+async def test_liveness__an_unreachable_sandbox_does_not_hide_others(living, faulty, proxy, caplog):
     unreadable, silent = await living.started(), await living.started()
     await living.change(unreadable, access_sealed=b"sealed with a key that is lost")
     proxy.on(HEALTH, NOT_RUNNING, times=2)
@@ -444,7 +442,7 @@ async def test_a_sandbox_that_nobody_can_reach_hides_no_other(living, faulty, pr
     assert "DecryptionFailed" in caplog.text
 
 
-async def test_silence_ends_with_a_pause(living, faulty, proxy):
+async def test_liveness__a_pause_ends_the_mark(living, faulty, proxy):
     sandbox_id = await living.started()
     proxy.on(HEALTH, NOT_RUNNING, times=2)
     await patrol(faulty)

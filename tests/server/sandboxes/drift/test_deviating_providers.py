@@ -101,7 +101,9 @@ async def settle_in_vain(living, sandbox_id, *, attempts):
 
 
 @pytest.mark.parametrize("began", [True, False])
-async def test_a_start_in_doubt_kills_and_adopts_nobody_elses_sandbox(at_provider, began):
+async def test_ignored_filter__an_uncertain_start_neither_kills_nor_adopts_foreign_sandboxes(
+    at_provider, began
+):
     async with at_provider(FILTER_IGNORED) as (living, provider):
         sandbox_id = await living.admitted()
         await living.change(sandbox_id, tried_at=await living.now())
@@ -116,7 +118,7 @@ async def test_a_start_in_doubt_kills_and_adopts_nobody_elses_sandbox(at_provide
         assert others_at(provider) == OTHERS
 
 
-async def test_a_double_is_killed_where_the_filter_is_ignored_too(at_provider):
+async def test_ignored_filter__a_duplicate_is_killed(at_provider):
     async with at_provider(FILTER_IGNORED) as (living, provider):
         sandbox_id = await living.admitted()
         await living.change(sandbox_id, tried_at=await living.now())
@@ -130,7 +132,7 @@ async def test_a_double_is_killed_where_the_filter_is_ignored_too(at_provider):
         assert others_at(provider) == OTHERS
 
 
-async def test_deleting_a_sandbox_whose_start_was_lost_kills_nobody_elses(at_provider):
+async def test_ignored_filter__deleting_after_a_lost_start_kills_no_foreign_sandbox(at_provider):
     async with at_provider(FILTER_IGNORED) as (living, provider):
         sandbox_id = await living.admitted()
         await living.change(sandbox_id, tried_at=await living.now())
@@ -142,7 +144,9 @@ async def test_deleting_a_sandbox_whose_start_was_lost_kills_nobody_elses(at_pro
         assert others_at(provider) == OTHERS
 
 
-async def test_clearing_up_after_a_failed_start_kills_nobody_elses(at_provider):
+async def test_ignored_filter__cleaning_up_after_a_failed_start_kills_no_foreign_sandbox(
+    at_provider,
+):
     async with at_provider(FILTER_IGNORED) as (living, provider):
         sandbox_id = await living.admitted()
         await living.change(sandbox_id, state=State.FAILED, ended_at=await living.now())
@@ -152,7 +156,7 @@ async def test_clearing_up_after_a_failed_start_kills_nobody_elses(at_provider):
         assert others_at(provider) == OTHERS
 
 
-async def test_the_patrol_leaves_other_peoples_sandboxes_out_of_everything(at_provider):
+async def test_ignored_filter__the_patrol_ignores_foreign_sandboxes(at_provider):
     async with at_provider(FILTER_IGNORED) as (living, provider):
         sandbox_id = await living.started()
         copied = {
@@ -177,7 +181,7 @@ async def test_the_patrol_leaves_other_peoples_sandboxes_out_of_everything(at_pr
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("tokens", ["repeated", "endless"])
-async def test_a_backend_whose_list_has_no_end_is_down_with_the_reason(at_provider, tokens):
+async def test_endless_list__the_backend_is_down_with_the_reason(at_provider, tokens):
     async with at_provider(Dialect(tokens=tokens)) as (living, _):
         for _ in range(2):
             await patrol(living)
@@ -189,14 +193,14 @@ async def test_a_backend_whose_list_has_no_end_is_down_with_the_reason(at_provid
 # Metadata
 
 
-async def test_a_provider_without_metadata_starts_nothing_and_says_why(serving_at):
+async def test_missing_metadata__starts_nothing_and_says_why(serving_at):
     async with serving_at(Dialect(drops_metadata=True)) as (server, provider):
         with pytest.raises(StartRefused, match="does not keep the metadata"):
             await server.create()
         assert len(provider.sandboxes) == len(OTHERS)
 
 
-async def test_a_sandbox_whose_labels_were_lost_is_not_failed(at_provider):
+async def test_missing_metadata__a_sandbox_whose_labels_were_lost_does_not_fail(at_provider):
     async with at_provider(Dialect()) as (living, provider):
         sandbox_id = await living.started()
         provider_id = (await living.row(sandbox_id)).backend_sandbox_id
@@ -212,7 +216,9 @@ async def test_a_sandbox_whose_labels_were_lost_is_not_failed(at_provider):
 
 
 @pytest.mark.parametrize("engine_of", PROFILES)
-async def test_an_engine_without_our_create_says_so_and_loses_nothing(serving_at, engine_of):
+async def test_missing_call__an_engine_without_our_create_says_so_and_loses_nothing(
+    serving_at, engine_of
+):
     async with serving_at(PROFILES[engine_of]) as (server, provider):
         with pytest.raises(StartRefused, match="does not support `POST /v2/sandboxes`"):
             await server.create()
@@ -221,7 +227,7 @@ async def test_an_engine_without_our_create_says_so_and_loses_nothing(serving_at
         assert (await backend_row(server.living)).strangers == 0
 
 
-async def test_a_repeated_start_that_cannot_be_checked_is_not_given_up(at_provider):
+async def test_missing_call__a_repeated_start_that_cannot_be_checked_is_retried(at_provider):
     async with at_provider(Dialect(lacks={api.INFO: 405})) as (living, provider):
         sandbox_id = await living.admitted()
         await living.change(sandbox_id, tried_at=await living.now())
@@ -237,7 +243,7 @@ async def test_a_repeated_start_that_cannot_be_checked_is_not_given_up(at_provid
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_resume_that_the_provider_lacks_leaves_the_sandbox_paused(serving_at, status):
+async def test_missing_call__without_resume_the_sandbox_stays_paused(serving_at, status):
     async with serving_at(Dialect(lacks={api.CONNECT: status})) as (server, provider):
         row = await server.paused()
         with pytest.raises(ResumeFailed, match="does not support `POST /v2/sandboxes/"):
@@ -248,7 +254,7 @@ async def test_a_resume_that_the_provider_lacks_leaves_the_sandbox_paused(servin
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_delete_that_the_provider_lacks_ends_no_record(at_provider, status):
+async def test_missing_call__without_delete_no_record_ends(at_provider, status):
     async with at_provider(Dialect(lacks={api.KILL: status})) as (living, provider):
         sandbox_id = await living.started()
         await living.want(sandbox_id, Target.GONE)
@@ -271,7 +277,9 @@ async def test_a_delete_that_the_provider_lacks_ends_no_record(at_provider, stat
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_delete_that_goes_on_failing_is_a_dead_job_with_its_reason(serving_at, status):
+async def test_missing_call__a_delete_that_keeps_failing_becomes_a_dead_job_with_its_reason(
+    serving_at, status
+):
     async with serving_at(Dialect(lacks={api.KILL: status})) as (server, provider):
         row = await server.running()
         await server.controller.delete(server.caller, row.id, wait=AT_ONCE)
@@ -291,7 +299,7 @@ async def test_a_delete_that_goes_on_failing_is_a_dead_job_with_its_reason(servi
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_timeout_that_the_provider_lacks_lets_the_sandbox_run_with_the_reason(
+async def test_missing_call__without_set_timeout_the_sandbox_runs_on_with_the_reason(
     at_provider, status
 ):
     async with at_provider(Dialect(lacks={api.TIMEOUT: status})) as (living, provider):
@@ -311,7 +319,9 @@ async def test_a_timeout_that_the_provider_lacks_lets_the_sandbox_run_with_the_r
         assert (await living.row(sandbox_id)).state_reason == WISH.reason
 
 
-async def test_a_timeout_of_what_the_provider_paused_meanwhile_is_recorded_as_a_pause(at_provider):
+async def test_provider_pause__extending_the_timeout_of_a_paused_sandbox_records_the_pause(
+    at_provider,
+):
     async with at_provider(Dialect()) as (living, provider):
         sandbox_id = await living.started()
         provider_id = (await living.row(sandbox_id)).backend_sandbox_id
@@ -323,7 +333,7 @@ async def test_a_timeout_of_what_the_provider_paused_meanwhile_is_recorded_as_a_
         assert (await living.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_pause_that_the_provider_lacks_lets_the_sandbox_run_with_the_reason(at_provider):
+async def test_missing_call__without_pause_the_sandbox_runs_on_with_the_reason(at_provider):
     async with at_provider(Dialect(lacks={api.PAUSE: 404})) as (living, _):
         sandbox_id = await living.started()
         await living.want(sandbox_id, Target.PAUSED)
@@ -334,21 +344,21 @@ async def test_a_pause_that_the_provider_lacks_lets_the_sandbox_run_with_the_rea
         assert "does not support `POST /sandboxes/" in row.state_reason
 
 
-async def test_metrics_that_the_provider_lacks_are_no_missing_sandbox(serving_at):
+async def test_missing_call__missing_metrics_do_not_mean_a_missing_sandbox(serving_at):
     async with serving_at(Dialect(lacks={api.METRICS: 404})) as (server, _):
         row = await server.running()
         with pytest.raises(CallNotSupported):
             await server.controller.metrics(server.caller, row.id)
 
 
-async def test_metrics_of_a_paused_sandbox_are_none(serving_at):
+async def test_metrics__a_paused_sandbox_has_none(serving_at):
     async with serving_at(Dialect()) as (server, provider):
         row = await server.paused()
         provider.hidden_from.add(api.METRICS)
         assert await server.controller.metrics(server.caller, row.id) == []
 
 
-async def test_a_gateway_that_knows_no_route_makes_no_sandbox_fail(at_provider):
+async def test_gateway__a_404_without_a_route_fails_no_sandbox(at_provider):
     """As an ingress does whose routes are being set up."""
     async with at_provider(Dialect()) as (living, provider):
         running, paused = await living.started(), await living.paused()
@@ -369,7 +379,7 @@ async def test_a_gateway_that_knows_no_route_makes_no_sandbox_fail(at_provider):
         assert (await living.row(paused)).state in {State.RESUMING, State.PAUSED}
 
 
-async def test_a_sandbox_that_is_gone_is_found_to_be_gone_without_naming_it(at_provider):
+async def test_missing_sandbox__a_404_that_does_not_name_the_sandbox_is_verified(at_provider):
     async with at_provider(Dialect(names_what_is_missing=False)) as (living, provider):
         sandbox_id = await living.started()
         del provider.sandboxes[(await living.row(sandbox_id)).backend_sandbox_id]
@@ -382,7 +392,7 @@ async def test_a_sandbox_that_is_gone_is_found_to_be_gone_without_naming_it(at_p
 # Conflicts
 
 
-async def test_a_conflict_is_no_pause_and_ends_as_a_refusal(at_provider):
+async def test_conflict__does_not_count_as_a_pause_and_ends_as_a_refusal(at_provider):
     """k8e: 409 where there is no volume to pause to."""
     async with at_provider(Dialect(refuses_pause="no volume")) as (living, provider):
         sandbox_id = await living.started()
@@ -400,7 +410,7 @@ async def test_a_conflict_is_no_pause_and_ends_as_a_refusal(at_provider):
         assert "no volume" in row.state_reason
 
 
-async def test_a_conflict_that_passes_is_waited_for(serving_at):
+async def test_conflict__a_temporary_one_is_waited_for(serving_at):
     """In infra sandbox_pause.go:69-81: another transition is under way."""
     async with serving_at(Dialect(refuses_pause="in another transition")) as (server, provider):
         row = await server.running()
@@ -420,7 +430,7 @@ async def test_a_conflict_that_passes_is_waited_for(serving_at):
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_snapshot_that_was_never_taken_deletes_nobody_elses(serving_at, status):
+async def test_snapshot__a_failed_one_deletes_no_foreign_snapshot(serving_at, status):
     """As openkruise list.go:247: `name` is ignored, the answer has everybody's snapshots."""
     dialect = Dialect(ignores_snapshot_name=True, lacks={api.SNAPSHOT: status})
     async with serving_at(dialect) as (server, provider):
@@ -441,7 +451,7 @@ async def test_a_snapshot_that_was_never_taken_deletes_nobody_elses(serving_at, 
         assert (await server.living.row(source.id)).state is State.RUNNING
 
 
-async def test_a_snapshot_whose_answer_was_lost_is_deleted_alone(serving_at):
+async def test_snapshot__a_lost_answer_deletes_only_its_own_snapshot(serving_at):
     dialect = Dialect(ignores_snapshot_name=True)
     async with serving_at(dialect) as (server, provider):
         source = await server.running()
@@ -471,7 +481,7 @@ NO_ROUTE = [
 
 
 @pytest.mark.needs_engine
-async def test_the_real_engine_without_a_filter_loses_nobodys_sandbox(
+async def test_real_engine__without_a_filter_no_foreign_sandbox_is_lost(
     faulty, proxy, backend_at, new_sandbox
 ):
     theirs = backend_at(installation_id=new_id())
@@ -495,7 +505,7 @@ async def test_the_real_engine_without_a_filter_loses_nobodys_sandbox(
 
 @pytest.mark.needs_engine
 @pytest.mark.parametrize("missing", NO_ROUTE)
-async def test_the_real_engine_without_a_resume_keeps_the_sandbox_paused(faulty, proxy, missing):
+async def test_real_engine__without_resume_the_sandbox_stays_paused(faulty, proxy, missing):
     sandbox_id = await faulty.paused()
     proxy.on("POST /v2/sandboxes/", missing, times=ALWAYS)
     await faulty.want(sandbox_id, Target.RUNNING)
@@ -511,7 +521,7 @@ async def test_the_real_engine_without_a_resume_keeps_the_sandbox_paused(faulty,
 
 @pytest.mark.needs_engine
 @pytest.mark.parametrize("missing", NO_ROUTE)
-async def test_the_real_engine_without_a_kill_ends_no_record(faulty, proxy, missing):
+async def test_real_engine__without_kill_no_record_ends(faulty, proxy, missing):
     sandbox_id = await faulty.started()
     proxy.on("DELETE /sandboxes/", missing)
     await faulty.want(sandbox_id, Target.GONE)
@@ -527,7 +537,7 @@ async def test_the_real_engine_without_a_kill_ends_no_record(faulty, proxy, miss
 
 
 @pytest.mark.needs_engine
-async def test_the_real_engine_in_another_transition_is_not_paused_before_it_is(faulty, proxy):
+async def test_real_engine__a_sandbox_in_another_transition_is_paused_afterwards(faulty, proxy):
     sandbox_id = await faulty.started()
     proxy.on("POST /sandboxes/", answer_with(409, '{"code": 409, "message": "snapshotting"}'))
     await faulty.want(sandbox_id, Target.PAUSED)

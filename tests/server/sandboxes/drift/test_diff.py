@@ -29,7 +29,7 @@ def listed(state=ReportedState.RUNNING, *, provider_id="there", sandbox_id="ours
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_what_is_as_its_row_says_is_no_difference(state):
+def test_drift__a_sandbox_as_in_its_row_is_no_difference(state):
     found = diff([row(state)], [listed(AT_REST[state])])
     assert not found.doubtful
     assert not found.duplicates
@@ -38,20 +38,20 @@ def test_what_is_as_its_row_says_is_no_difference(state):
 
 @pytest.mark.parametrize("state", AT_REST)
 @pytest.mark.parametrize("there", [*ReportedState, None])
-def test_a_row_at_rest_is_doubted_unless_its_own_sandbox_is_just_so(state, there):
+def test_drift__a_settled_row_is_doubted_unless_its_own_sandbox_has_its_state(state, there):
     found = diff([row(state)], [] if there is None else [listed(there)])
     assert bool(found.doubtful) is (there is not AT_REST[state])
 
 
 @pytest.mark.parametrize("state", AT_REST)
-def test_another_sandbox_with_its_id_does_not_stand_for_its_own(state):
+def test_drift__another_sandbox_with_the_same_label_does_not_replace_its_own(state):
     other = listed(AT_REST[state], provider_id="elsewhere")
     found = diff([row(state)], [other])
     assert found.doubtful
     assert not found.duplicates  # nothing is killed while it is not known what the own one does
 
 
-def test_what_there_is_beside_its_own_is_a_double():
+def test_drift__a_second_sandbox_with_the_same_label_is_a_duplicate():
     other = listed(provider_id="elsewhere")
     found = diff([row(State.RUNNING)], [listed(), other])
     assert found.duplicates == [other]
@@ -60,7 +60,7 @@ def test_what_there_is_beside_its_own_is_a_double():
 
 @pytest.mark.parametrize("state", IN_BETWEEN)
 @pytest.mark.parametrize("there", [*ReportedState, None])
-def test_what_is_on_its_way_is_left_to_who_is_at_it(state, there):
+def test_drift__rows_in_a_transition_are_skipped(state, there):
     found = diff([row(state, known=None)], [] if there is None else [listed(there)])
     assert not found.doubtful
     assert not found.duplicates
@@ -68,6 +68,6 @@ def test_what_is_on_its_way_is_left_to_who_is_at_it(state, there):
 
 
 @pytest.mark.parametrize("sandbox_id", ["somebodys", None])
-def test_what_no_row_is_about_is_unknown(sandbox_id):
+def test_drift__a_sandbox_without_a_row_is_unknown(sandbox_id):
     stranger = listed(sandbox_id=sandbox_id)
     assert diff([], [stranger]).unknown == [stranger]

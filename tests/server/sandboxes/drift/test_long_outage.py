@@ -39,9 +39,7 @@ async def _patrol(living):
     await patrol.check(job)
 
 
-async def test_what_was_given_up_while_a_provider_was_away_is_done_when_it_is_back(
-    tiring, faulty, proxy
-):
+async def test_long_outage__dead_jobs_are_retried_when_the_provider_is_back(tiring, faulty, proxy):
     runs, also_runs = await tiring.running(), await tiring.running()
     sleeps = await tiring.paused()
     await proxy.refuse()

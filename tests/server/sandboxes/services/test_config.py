@@ -60,7 +60,7 @@ async def until_told(server, sandbox_id, servers):
     await until(is_told, timeout=30)
 
 
-async def test_services_are_told_all_before_their_sandbox_runs_and_nobody_else_may_read_it(server):
+async def test_service_config__is_complete_and_private_before_the_sandbox_runs(server):
     sandbox_id = (await server.running(mcp_servers=SERVERS, envs=LONG)).id
     settings = await told(server, sandbox_id)
     assert settings["mcp_servers"] == SERVERS
@@ -76,13 +76,13 @@ async def test_services_are_told_all_before_their_sandbox_runs_and_nobody_else_m
     assert settings["token"].encode() not in row.tools_token_sealed
 
 
-async def test_a_sandbox_without_services_has_no_such_file(server):
+async def test_service_config__a_sandbox_without_services_has_no_file(server):
     sandbox_id = (await server.running()).id
     assert await run(server, sandbox_id, f"test -e {SETTINGS_FILE} || echo none") == "none"
     assert (await server.living.row(sandbox_id)).tools_token_sealed is None
 
 
-async def test_a_token_is_made_once_for_all_servers(server, replica):
+async def test_service_config__the_token_is_created_once_for_all_servers(server, replica):
     sandbox_id = (await server.running()).id
     used = await asyncio.gather(use(server, sandbox_id), use(replica, sandbox_id))
     tokens = await asyncio.gather(
@@ -95,7 +95,7 @@ async def test_a_token_is_made_once_for_all_servers(server, replica):
     assert tokens[0] == tokens[1] == (await told(server, sandbox_id))["token"]
 
 
-async def test_a_fork_has_settings_of_its_own_once_it_runs(server):
+async def test_service_config__a_fork_gets_its_own_once_it_runs(server):
     source = await server.running(mcp_servers=SERVERS)
     fork = await server.copies.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
     theirs, own = await told(server, source.id), await told(server, fork.id)
@@ -104,7 +104,7 @@ async def test_a_fork_has_settings_of_its_own_once_it_runs(server):
     assert not {own["token"], own["password"]} & {theirs["token"], theirs["password"]}
 
 
-async def test_servers_changed_while_it_runs_are_told_at_once(server):
+async def test_service_config__mcp_servers_changed_while_running_are_written_at_once(server):
     sandbox_id = (await server.running(mcp_servers=SERVERS, envs={"A": "1"})).id
     before = await told(server, sandbox_id)
     await update(server, sandbox_id, mcp_servers=OTHERS)
@@ -114,7 +114,7 @@ async def test_servers_changed_while_it_runs_are_told_at_once(server):
     await until_told(server, sandbox_id, {})
 
 
-async def test_servers_changed_while_it_is_paused_are_there_when_it_resumes(server):
+async def test_service_config__mcp_servers_changed_while_paused_are_written_on_resume(server):
     sandbox_id = (await server.paused(mcp_servers=SERVERS)).id
     await update(server, sandbox_id, mcp_servers=OTHERS)
     assert (await server.living.row(sandbox_id)).state is State.PAUSED
@@ -122,7 +122,7 @@ async def test_servers_changed_while_it_is_paused_are_there_when_it_resumes(serv
     assert (await told(server, sandbox_id))["mcp_servers"] == OTHERS
 
 
-async def test_a_resume_writes_nothing_that_is_there_already(server):
+async def test_service_config__a_resume_writes_nothing_that_is_current(server):
     sandbox_id = (await server.running(mcp_servers=SERVERS)).id
     before = await run(server, sandbox_id, f"stat -c %i-%Z {SETTINGS_FILE}")
     await server.controller.pause(server.caller, sandbox_id)
@@ -130,7 +130,7 @@ async def test_a_resume_writes_nothing_that_is_there_already(server):
     assert await run(server, sandbox_id, f"stat -c %i-%Z {SETTINGS_FILE}") == before
 
 
-async def test_a_sandbox_that_takes_no_settings_runs_and_is_told_them_later(server):
+async def test_service_config__a_sandbox_that_rejects_the_file_runs_and_gets_it_later(server):
     sandbox_id = (await server.paused(mcp_servers=SERVERS)).id
     await server.controller.resume(server.caller, sandbox_id)
     in_the_way = f"rm {SETTINGS_FILE} && mkdir -p {SETTINGS_FILE}/in-the-way"
@@ -146,9 +146,7 @@ async def test_a_sandbox_that_takes_no_settings_runs_and_is_told_them_later(serv
 @pytest.mark.parametrize(
     "fault", [answer_with(502), pytest.param(lose_answer, marks=pytest.mark.slow)]
 )
-async def test_settings_whose_way_into_the_sandbox_breaks_are_there_in_the_end(
-    database, faulty, proxy, fault
-):
+async def test_service_config__a_broken_connection_is_retried(database, faulty, proxy, fault):
     async with running_server(database, faulty) as server:
         proxy.on("POST /process.Process/Start", fault)
         row = await server.running(mcp_servers=SERVERS)
@@ -161,7 +159,7 @@ async def test_settings_whose_way_into_the_sandbox_breaks_are_there_in_the_end(
         assert (await told(server, row.id))["mcp_servers"] == SERVERS
 
 
-async def test_why_no_settings_are_taken_is_said_without_them(server):
+async def test_service_config__the_failure_reason_contains_no_secrets(server):
     sandbox_id = (await server.running()).id
     await run(server, sandbox_id, f"mkdir -p {SETTINGS_FILE}/in-the-way", user="root")
     row = (await use(server, sandbox_id)).row
@@ -197,7 +195,7 @@ async def let_go(inside):
     await inside.run_command("echo > /tmp/hold", timeout=MINUTE, user="root")
 
 
-async def test_servers_changed_while_the_old_ones_are_written_are_told_after_all(server):
+async def test_service_config__mcp_servers_changed_during_a_write_are_written_afterwards(server):
     sandbox_id = (await server.running(mcp_servers=SERVERS)).id
     await hold_writing(server, sandbox_id)
     row = await server.controller.pause(server.caller, sandbox_id)
@@ -213,7 +211,7 @@ async def test_servers_changed_while_the_old_ones_are_written_are_told_after_all
     await until_told(server, sandbox_id, OTHERS)
 
 
-async def test_a_server_that_writes_too_late_leaves_no_old_settings_behind(server):
+async def test_service_config__a_late_writer_leaves_no_old_settings(server):
     sandbox_id = (await server.running(mcp_servers=SERVERS)).id
     await hold_writing(server, sandbox_id)
     row = await server.controller.pause(server.caller, sandbox_id)
@@ -243,7 +241,7 @@ async def finish_elsewhere(server, row, servers):
     )
 
 
-async def test_nobody_sees_settings_in_a_list_of_processes(server):
+async def test_service_config__secrets_are_not_visible_in_the_process_list(server):
     sandbox_id = (await server.running()).id
     await hold_writing(server, sandbox_id)
     used = await use(server, sandbox_id)
