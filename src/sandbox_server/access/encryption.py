@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.models import Forge, Repository, Sandbox, Template
+from sandbox_server.db.models import Forge, GitPushPart, Repository, Sandbox, Template
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
 
@@ -29,7 +29,7 @@ class EncryptedColumn:
     """A column of encrypted values; `{context}/{id}` is the associated data of each."""
 
     id: InstrumentedAttribute[str]
-    value: InstrumentedAttribute[bytes | None]
+    value: InstrumentedAttribute[bytes] | InstrumentedAttribute[bytes | None]
     context: str
 
 
@@ -41,6 +41,7 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Repository.id, Repository.envs_sealed, "repositories.envs"),
     EncryptedColumn(Forge.id, Forge.secret_sealed, "forges.secret"),
     EncryptedColumn(Forge.id, Forge.webhook_secret_sealed, "forges.webhook_secret"),
+    EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )
 
 EPHEMERAL = frozenset({("forge_tokens", "token_sealed")})

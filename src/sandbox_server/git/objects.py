@@ -18,7 +18,7 @@ _FIELD, _RECORD = "\x1f", "\x1e"
 _LOG_FORMAT = "%H%x1f%T%x1f%P%x1f%an%x1f%ae%x1f%aI%x1f%s%x1f%b%x1e"
 # Objects of a sandbox are checked like a push, except for flaws that old repositories have in their history.
 _TOLERATED = ("badTimezone", "missingSpaceBeforeDate", "missingEmail", "zeroPaddedFilemode")
-_STRICT = "--strict=" + ",".join(f"{name}=ignore" for name in _TOLERATED)
+STRICT = "--strict=" + ",".join(f"{name}=ignore" for name in _TOLERATED)
 _CONFLICT = 1
 
 
@@ -115,7 +115,7 @@ class GitObjects:
     async def _index(self, bundle: Bundle) -> None:
         limit = f"--max-input-size={2 * MAX_BUNDLE}"
         await self.git(
-            "index-pack", "--stdin", "--fix-thin", _STRICT, limit, stdin=bytes(bundle.pack)
+            "index-pack", "--stdin", "--fix-thin", STRICT, limit, stdin=bytes(bundle.pack)
         )
 
     async def _require_connected(self, bundle: Bundle) -> None:

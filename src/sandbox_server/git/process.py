@@ -119,6 +119,19 @@ async def run_git(
     return output
 
 
+@asynccontextmanager
+async def open_git(
+    *args: str,
+    directory: Path | None = None,
+    envs: Mapping[str, str] | None = None,
+    limits: GitLimits = DEFAULT_LIMITS,
+) -> AsyncIterator[Process]:
+    """Run git with pipes, for what is too large to hold; it is killed when the block ends."""
+    environment = {**_environment(directory, None), **(envs or {})}
+    async with _running(args, environment, limits, has_input=True) as process:
+        yield process
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Said:
     stdout: bytes

@@ -17,3 +17,4 @@ TASK_SAVE = "task-save"  # a task's id: take the work out of its sandbox
 FORGE_WRITES = "forge-writes"  # a forge's id: its writes, one after the other
 WEBHOOK_DELIVERY = "webhook-delivery"  # the id of our row
 PULL_REQUEST = "pull-request"  # `{repository id}/{number}`: read it anew while it is open
+GIT_PUSH = "git-push"  # a push's id: forward it once its forge answers

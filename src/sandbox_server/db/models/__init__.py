@@ -7,6 +7,7 @@ from sandbox_server.db.models.commands import Command, CommandOutput
 from sandbox_server.db.models.forges import Forge, ForgeBudget, ForgeToken, WebhookDelivery
 from sandbox_server.db.models.jobs import IdempotencyKey, Installation, Job
 from sandbox_server.db.models.log import Event, Stream
+from sandbox_server.db.models.pushes import GitPush, GitPushPart
 from sandbox_server.db.models.repositories import Repository
 from sandbox_server.db.models.sandboxes import Sandbox
 from sandbox_server.db.models.tasks import (
@@ -34,6 +35,8 @@ __all__ = [
     "ForgeCheck",
     "ForgeToken",
     "ForgeWrite",
+    "GitPush",
+    "GitPushPart",
     "IdempotencyKey",
     "Installation",
     "Job",
