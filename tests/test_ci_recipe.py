@@ -57,14 +57,14 @@ def sandboxes(server):
     return [one["id"] for one in listed["items"]]
 
 
-def test_output_and_exit_code_of_a_job_are_the_steps_and_its_sandbox_is_gone(start, server):
+def test_ci_recipe__returns_the_jobs_output_and_exit_code_and_deletes_its_sandbox(start, server):
     with start("echo out; echo err >&2; echo $CI; env | grep -c SANDBOX_SERVER; exit 7\n") as step:
         out, err = step.communicate(timeout=120)
     assert (step.returncode, out, err) == (7, "out\ntrue\n0\n", "err\n")
     assert sandboxes(server) == []
 
 
-def test_a_job_that_is_cancelled_leaves_no_sandbox(start, server):
+def test_ci_recipe__a_cancelled_job_leaves_no_sandbox(start, server):
     with start("echo begun; sleep 1000\n") as step:
         assert step.stdout.readline() == "begun\n"
         assert len(sandboxes(server)) == 1
@@ -74,7 +74,7 @@ def test_a_job_that_is_cancelled_leaves_no_sandbox(start, server):
     assert sandboxes(server) == []
 
 
-def test_the_workflow_runs_the_script_with_a_server_and_a_key_that_are_no_part_of_it():
+def test_ci_recipe__the_workflow_takes_server_and_key_from_outside():
     workflow = (RECIPE / "test-in-a-sandbox.yml").read_text()
     assert re.findall(r"- run: (.*)", workflow)[-1] == ".ci/run-in-sandbox 'make test'"
     assert set(re.findall(r"^      (\w+): \${{ \w+\.\1 }}$", workflow, re.MULTILINE)) == {

@@ -45,20 +45,20 @@ def rows():
     return {method: mark.strip() for method, mark in cells}
 
 
-def test_the_document_speaks_of_every_public_method(public):
+def test_compatibility__the_document_lists_every_public_method(public):
     assert public == {method for method, mark in rows().items() if mark != "·"}
 
 
-def test_the_document_is_of_the_installed_version():
+def test_compatibility__the_document_is_of_the_installed_version():
     header = DOCUMENT.read_text().partition("## Python")[2].splitlines()[2]
     assert header.split(" | ")[1] == versions.PYTHON[0]
 
 
-def test_nothing_in_the_document_fails():
+def test_compatibility__the_document_contains_no_failure():
     assert {"FAILS", "?"}.isdisjoint(DOCUMENT.read_text().split())
 
 
-def test_the_worse_of_two_findings_is_shown():
+def test_compatibility__the_worse_of_two_findings_is_shown():
     findings = [
         Finding("Python 1", "a.b", "works"),
         Finding("Python 1", "a.b", "not implemented", "B is not implemented."),
@@ -81,7 +81,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("method", "reason", "verdict"), REFUSALS)
-def test_a_refused_build_earns_its_mark_by_the_expected_reason_only(
+def test_compatibility__a_refused_build_counts_only_with_the_expected_reason(
     probes, monkeypatch, method, reason, verdict
 ):
     harness, templates = probes("harness"), probes("probe_templates")
@@ -96,7 +96,7 @@ def test_a_refused_build_earns_its_mark_by_the_expected_reason_only(
 @pytest.mark.parametrize(
     "method", ["add_mcp_server", "beta_dev_container_prebuild", "beta_set_dev_container_start"]
 )
-def test_what_the_sdk_refuses_is_not_counted_for_the_engine(probes, method):
+def test_compatibility__a_refusal_by_the_sdk_does_not_count_for_the_engine(probes, method):
     harness = probes("harness")
     probes("probe_templates")
     verdict, detail = asyncio.run(found(harness, f"TemplateBuilder.{method}"))
@@ -112,11 +112,11 @@ def test_what_the_sdk_refuses_is_not_counted_for_the_engine(probes, method):
         e2b.NotFoundException("404: no such route"),
     ],
 )
-def test_other_errors_are_failures(probes, error):
+def test_compatibility__other_errors_are_failures(probes, error):
     assert probes("harness").verdict_of(error)[0] == "fails"
 
 
-def test_a_501_of_the_engine_is_not_implemented(probes):
+def test_compatibility__a_501_of_the_engine_is_not_implemented(probes):
     error = e2b.SandboxException("501: Workload identity is not implemented by this engine.")
     assert probes("harness").verdict_of(error)[0] == "not implemented"
 
@@ -143,7 +143,7 @@ const refused = (error) => expectedRefusal(/bun: not found/, Unreachable, async 
 """
 
 
-def test_javascript_is_judged_by_the_same_rule(tmp_path):
+def test_compatibility__javascript_is_judged_by_the_same_rule(tmp_path):
     sdk = tmp_path / "e2b"
     sdk.mkdir()
     names = ("SandboxError", "BuildError")

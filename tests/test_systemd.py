@@ -48,14 +48,14 @@ NOT_INHERITED = {
 }
 
 
-def test_the_engine_has_no_option_that_sandboxes_inherit():
+def test_systemd__the_engine_has_no_option_that_sandboxes_inherit():
     (unit,) = (unit for unit in UNITS if unit.name == "sandbox-engine.service")
     service = unit.read_text().partition("[Service]")[2].partition("[Install]")[0]
     assert set(re.findall(r"^(\w+)=", service, re.MULTILINE)) - NOT_INHERITED == set()
 
 
 @needs_systemd
-def test_systemd_finds_no_fault_with_the_units(units):
+def test_systemd__the_units_are_valid(units):
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units],
         capture_output=True,
@@ -66,7 +66,7 @@ def test_systemd_finds_no_fault_with_the_units(units):
 
 
 @needs_systemd
-def test_systemd_finds_the_server_little_exposed(units):
+def test_systemd__the_server_is_confined(units):
     (server,) = (unit for unit in units if unit.name == "sandbox-server.service")
     most = 15  # of 100; what listens on the network and reads its own files has more than 10
     subprocess.run(
@@ -75,7 +75,7 @@ def test_systemd_finds_the_server_little_exposed(units):
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_units_set_nothing_but_what_there_is(unit):
+def test_systemd__units_set_existing_options_only(unit):
     known = {variable_of(name) for name in ServerSettings.model_fields} | {
         f"SANDBOX_ENGINE_{name.upper()}" for name in EngineSettings.model_fields
     }

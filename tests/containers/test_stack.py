@@ -52,12 +52,12 @@ def found_paused(client, sandbox_id):
     return wait
 
 
-def test_a_sandbox_is_made_through_the_published_port_and_runs_commands(sandbox):
+def test_compose__a_sandbox_created_through_the_published_port_runs_commands(sandbox):
     sandbox("echo kept >notes.txt; sync")
     assert sandbox("cat notes.txt") == "kept\n"
 
 
-def test_a_sandbox_reaches_names_outside_and_neither_the_database_nor_the_server(stack, sandbox):
+def test_compose__a_sandbox_resolves_names_but_reaches_neither_database_nor_server(stack, sandbox):
     assert "nameserver" in sandbox("cat /etc/resolv.conf")
     for service, port in (("server", 8100), ("engine", 3400)):
         addresses = stack.inside(service, "hostname", "-I").split()
@@ -66,13 +66,13 @@ def test_a_sandbox_reaches_names_outside_and_neither_the_database_nor_the_server
             assert sandbox(shut).endswith("shut\n")
 
 
-def test_the_server_is_nobody_and_sees_nothing_of_the_engine_but_its_key(stack):
+def test_compose__the_server_is_unprivileged_and_sees_only_the_engines_key(stack):
     assert stack.inside("server", "id", "--user") == "8100\n"
     assert stack.inside("server", "ls", "/var/lib/sandbox-engine-key") == "api.key\n"
     assert "CapEff:\t0000000000000000" in stack.inside("server", "cat", "/proc/1/status")
 
 
-def test_what_runs_in_a_sandbox_goes_on_when_its_engine_is_killed(stack, sandbox):
+def test_compose__processes_in_sandboxes_survive_a_killed_engine(stack, sandbox):
     sandbox("sleep 1000", background=True)
     assert sandbox("pgrep --exact sleep")
     stack.inside("engine", "pkill", "--signal", "KILL", "--full", "bin/sandbox-engine serve")
@@ -80,29 +80,27 @@ def test_what_runs_in_a_sandbox_goes_on_when_its_engine_is_killed(stack, sandbox
     assert sandbox("pgrep --exact sleep")
 
 
-def test_a_killed_server_is_started_again_and_has_its_sandboxes(stack, sandbox):
+def test_compose__a_killed_server_restarts_with_its_sandboxes(stack, sandbox):
     stack.kill("server")
     stack.await_healthy("server")
     assert sandbox("pgrep --exact sleep")
 
 
-def test_a_stopped_server_ends_in_good_order(stack, sandbox):
+def test_compose__a_stopped_server_exits_cleanly(stack, sandbox):
     stack.stop("server")
     assert stack.inspect("server", "{{.State.ExitCode}}") == "0"
     stack.start("server")
     assert sandbox("pgrep --exact sleep")
 
 
-def test_a_stack_that_is_taken_down_and_up_again_has_its_sandboxes_with_their_files(
-    stack, found_paused, sandbox
-):
+def test_compose__down_and_up_keep_sandboxes_with_their_files(stack, found_paused, sandbox):
     stack.down()
     stack.up()
     found_paused()
     assert sandbox("cat notes.txt") == "kept\n"
 
 
-def test_an_engine_whose_container_was_killed_has_its_sandboxes_with_their_files(
+def test_compose__a_killed_engine_container_keeps_sandboxes_with_their_files(
     stack, found_paused, sandbox
 ):
     stack.kill("engine")
@@ -111,7 +109,7 @@ def test_an_engine_whose_container_was_killed_has_its_sandboxes_with_their_files
     assert sandbox("cat notes.txt") == "kept\n"
 
 
-def test_what_is_removed_leaves_nothing(stack):
+def test_compose__down_with_volumes_leaves_nothing(stack):
     stack.remove()
     assert not any(stack.exists(service) for service in SERVICES)
     assert not [one for one in loop_devices() if str(CACHE) in one]

@@ -46,19 +46,19 @@ def exists(path: str, line: str, bases: list[Path]) -> bool:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_every_path_in_a_document_exists(document):
+def test_documents__every_path_exists(document):
     below = [REPOSITORY / base for base in _BELOW.findall(document.read_text())]
     bases = [*(below or [SOURCES, SOURCES / "sandbox_server"]), SOURCES]
     missing = [path for path, line in named_paths(document) if not exists(path, line, bases)]
     assert missing == []
 
 
-def test_architecture_is_short():
+def test_architecture__is_short():
     assert len((REPOSITORY / "ARCHITECTURE.md").read_text().split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("package", ["sandbox_server", "sandbox_engine"])
-def test_architecture_lists_every_package(package):
+def test_architecture__lists_every_package(package):
     section = (REPOSITORY / "ARCHITECTURE.md").read_text().partition(f"### `{package}`")[2]
     rows = "".join(row for row in section.partition("\n#")[0].splitlines() if row[:1] == "|")
     packages = {file.parent.name for file in (SOURCES / package).glob("*/__init__.py")}

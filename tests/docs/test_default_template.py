@@ -69,18 +69,18 @@ def place(request, client):
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_what_a_document_shows_works(server, document, tmp_path):
+def test_documents__commands_for_the_default_template_work(server, document, tmp_path):
     done = run_document(document, server, directory=tmp_path)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def test_sandboxes_are_of_the_template_agent(client):
+def test_documents__examples_use_the_template_agent(client):
     with client.create_sandbox() as sandbox:
         assert sandbox.record.template == "agent"
         assert sandbox.record.template_note is None
 
 
-def test_all_tools_name_the_same_file(place):
+def test_documents__all_tools_use_the_same_files(place):
     sandbox, directory = place
     own = {tool.name: tool for tool in basic_tools(sandbox)}
     served = {tool.name: tool for tool in mcp_tools(sandbox)}

@@ -29,22 +29,22 @@ def server():
 @pytest.mark.needs_engine
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
 @pytest.mark.parametrize("document", HERE, ids=lambda document: document.name)
-def test_what_a_document_shows_works(server, document, tmp_path):
+def test_documents__commands_work(server, document, tmp_path):
     done = run_document(document, server, directory=tmp_path)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda document: document.name)
-def test_links_of_a_document_lead_somewhere(document):
+def test_documents__links_lead_somewhere(document):
     for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", document.read_text()):
         assert (document.parent / link).exists(), link
 
 
-def test_code_that_is_not_run_says_why():
+def test_documents__unexecuted_code_has_a_reason():
     for document in documents():
         for block in blocks_of(document):
             assert block.language not in RUN or block.reason != "", document.name
 
 
-def test_the_readme_is_short():
+def test_readme__is_short():
     assert len((REPOSITORY / "README.md").read_text().splitlines()) < 200

@@ -4,7 +4,7 @@ import sys
 from tests.docs.blocks import REPOSITORY
 
 
-def test_the_documents_have_the_settings_that_the_code_has():
+def test_settings_tables__match_the_code():
     checked = subprocess.run(
         [sys.executable, REPOSITORY / "scripts/settings-tables", "--check"],
         capture_output=True,

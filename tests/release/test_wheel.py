@@ -45,12 +45,12 @@ def shipped(directory, target):
         ("docker/sandbox", "sandbox_server/shipped/docker/sandbox"),
     ],
 )
-def test_the_wheel_has_all_that_is_ours(wheel, directory, target):
+def test_wheel__contains_all_our_files(wheel, directory, target):
     with zipfile.ZipFile(wheel) as archive:
         assert shipped(directory, target) - set(archive.namelist()) == set()
 
 
-def test_the_wheel_has_what_the_page_has_of_others(wheel):
+def test_wheel__contains_third_party_files_of_the_page(wheel):
     vendor = ROOT / "src/sandbox_server/web/page/vendor"
     with zipfile.ZipFile(wheel) as archive:
         there = {f"sandbox_server/web/page/vendor/{file.name}" for file in vendor.glob("*")}
@@ -58,19 +58,19 @@ def test_the_wheel_has_what_the_page_has_of_others(wheel):
         assert there or not vendor.exists()
 
 
-def test_each_program_says_the_version_of_the_project(installation, wheel, version):
+def test_wheel__each_program_prints_the_projects_version(installation, wheel, version):
     assert f"-{version}-" in wheel.name
     for program in ("sandbox-server", "sandbox-engine"):
         assert installation.ask(program, "--version") == f"{program} {version}\n"
 
 
-def test_templates_are_found_where_there_is_no_checkout(installation):
+def test_wheel__templates_are_found_without_a_checkout(installation):
     code = "from sandbox_server.templates.bundled import read_bundled_templates; print(*read_bundled_templates().templates)"
     assert {"agent", "agent-full"} <= set(installation.ask("python", "-c", code).split())
 
 
 @pytest.mark.needs_engine
-def test_root_serves_from_an_empty_directory_with_an_engine_and_a_database_of_its_own(
+def test_wheel__root_serves_from_an_empty_directory_with_its_own_engine_and_database(
     installation, version
 ):
     with server_process(copies_database=False) as server:
@@ -81,7 +81,7 @@ def test_root_serves_from_an_empty_directory_with_an_engine_and_a_database_of_it
 
 
 @pytest.mark.needs_engine
-def test_an_ordinary_account_serves_from_an_empty_directory_with_a_database_of_its_own(
+def test_wheel__an_ordinary_account_serves_from_an_empty_directory_with_its_own_database(
     installation, version
 ):
     with running_engine() as engine:

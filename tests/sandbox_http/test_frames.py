@@ -21,7 +21,7 @@ def pieces_of(data, seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_last_frame_can_follow_only_where_one_has_ended(seed):
+def test_websocket_frames__a_close_frame_can_follow_only_a_complete_frame(seed):
     sizes = [0, 1, 125, 126, 300, 65_535, 65_536]
     frames = [frame(Opcode.BINARY, size, mask=bool(seed % 2)) for size in sizes]
     ends, at = {0}, 0
@@ -36,7 +36,7 @@ def test_a_last_frame_can_follow_only_where_one_has_ended(seed):
     assert followed.may_end
 
 
-def test_pings_are_no_messages_and_what_follows_one_is():
+def test_websocket_frames__control_frames_are_no_messages():
     followed = Frames()
     assert not followed.take(frame(Opcode.PING, 4) + frame(Opcode.PONG, 0))
     assert followed.take(frame(Opcode.PING, 4) + frame(Opcode.TEXT, 3))
@@ -44,20 +44,20 @@ def test_pings_are_no_messages_and_what_follows_one_is():
     assert followed.take(b"x")
 
 
-def test_nothing_follows_what_the_other_side_has_closed():
+def test_websocket_frames__nothing_follows_a_close_frame():
     followed = Frames()
     followed.take(close_frame(1000, ""))
     assert not followed.may_end
 
 
-def test_who_sends_nothing_but_the_smallest_frames_is_not_followed_for_long():
+def test_websocket_frames__tracking_stops_after_many_tiny_frames():
     followed = Frames()
     assert followed.take(frame(Opcode.TEXT, 0) * 10_000)
     assert not followed.may_end
     assert followed.take(b"anything")
 
 
-def test_a_last_frame_is_one_that_clients_understand():
+def test_websocket_frames__clients_understand_the_close_frame():
     said = close_frame(4401, "The key does not hold any more.")
     assert said == Frame(Opcode.CLOSE, b"\x11\x31The key does not hold any more.").serialize(
         mask=False

@@ -79,7 +79,7 @@ async def read(upstream):
     return content
 
 
-async def test_an_answer_in_the_smallest_chunks_leaves_others_their_turns(answered_by):
+async def test_upstream__a_response_in_tiny_chunks_does_not_block_the_event_loop(answered_by):
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     upstream = await answered_by(head + b"1\r\nx\r\n" * MANY + b"0\r\n\r\n")
     async with asyncio.timeout(30), Clock() as clock:
@@ -88,7 +88,7 @@ async def test_an_answer_in_the_smallest_chunks_leaves_others_their_turns(answer
     assert upstream.is_reusable
 
 
-async def test_an_answer_of_any_size_stays_whole(answered_by):
+async def test_upstream__a_response_of_any_size_arrives_complete(answered_by):
     content = bytes(range(256)) * 8192
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content)
     upstream = await answered_by(head + content)
@@ -97,7 +97,7 @@ async def test_an_answer_of_any_size_stays_whole(answered_by):
     assert upstream.is_reusable
 
 
-async def test_interim_answers_without_end_are_given_up(answered_by):
+async def test_upstream__endless_interim_responses_fail(answered_by):
     upstream = await answered_by(b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * MANY)
     async with asyncio.timeout(30):
         with pytest.raises(UpstreamInvalid):

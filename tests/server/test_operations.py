@@ -112,7 +112,7 @@ def service(home, environment):
 @pytest.mark.needs_engine
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
 @pytest.mark.slow  # restarts a server from scratch a dozen times
-def test_every_command_of_the_page_works(home, environment, engine, service):
+def test_operations_page__every_command_works(home, environment, engine, service):
     replaced = {
         "http://127.0.0.1:8100": environment["SERVER"],
         "/var/lib/sandbox-server": str(home / "state"),
@@ -137,7 +137,7 @@ def test_every_command_of_the_page_works(home, environment, engine, service):
     assert "1 sandboxes were detached" in done.stdout
 
 
-def test_what_is_not_run_says_why():
+def test_operations_page__unexecuted_commands_have_a_reason():
     left_out = [block for block in blocks_of(DOCUMENT) if block.reason is not None]
     assert all(block.reason for block in left_out)
     assert len(left_out) < 4

@@ -116,7 +116,7 @@ async def tenant(pair):
         yield tenant
 
 
-async def test_what_is_made_on_one_server_is_used_on_the_other(tenant):
+async def test_replicas__a_sandbox_created_at_one_is_used_at_the_other(tenant):
     sandbox_id = await tenant.create()
     path = f"{SANDBOXES}/{sandbox_id}"
     assert await tenant.is_in(sandbox_id, "running", at=tenant.other)
@@ -131,7 +131,7 @@ async def test_what_is_made_on_one_server_is_used_on_the_other(tenant):
     await until(lambda: tenant.is_in(sandbox_id, "stopped", at=tenant.first), timeout=60)
 
 
-async def test_a_command_of_one_server_is_followed_and_fed_at_the_other(tenant):
+async def test_replicas__a_command_of_one_is_followed_and_gets_input_at_the_other(tenant):
     path = f"{SANDBOXES}/{await tenant.create()}"
     body = {"cmd": "for i in 1 2; do read line; echo $line; done", "stdin": True}
     begun = await tenant.first.post(f"{path}/commands", json={**body, "background": True})
@@ -146,7 +146,7 @@ async def test_a_command_of_one_server_is_followed_and_fed_at_the_other(tenant):
         assert (await stream.until("exit")).data["exit_code"] == 0
 
 
-async def test_who_waits_at_one_server_hears_what_another_has_made_room_for(pair):
+async def test_replicas__a_request_waiting_at_one_sees_a_slot_released_at_the_other(pair):
     async with tenant_of(pair, max_running=1) as tenant:
         in_the_way = await tenant.create()
         waiting = asyncio.create_task(
@@ -162,7 +162,7 @@ async def test_who_waits_at_one_server_hears_what_another_has_made_room_for(pair
         assert (answer.status_code, answer.json()["state"]) == (201, "running")
 
 
-async def test_a_key_that_is_revoked_on_one_server_is_refused_by_the_other(pair):
+async def test_replicas__a_key_revoked_at_one_is_refused_at_the_other(pair):
     async with pair.first.client() as admin:
         key = (await admin.post("/v1/keys", json={"scopes": ["read"]})).json()
         headers = {"X-API-Key": key["secret"]}
@@ -178,7 +178,7 @@ async def test_a_key_that_is_revoked_on_one_server_is_refused_by_the_other(pair)
             await until(is_refused, timeout=10)
 
 
-async def test_both_servers_together_never_exceed_a_quota(pair):
+async def test_replicas__never_exceed_a_quota_together(pair):
     async with tenant_of(pair, max_running=3, max_queued=50) as tenant:
         asked = [
             asyncio.create_task(at.post(SANDBOXES, params={"wait": 0}, json={}))
@@ -198,7 +198,7 @@ async def test_both_servers_together_never_exceed_a_quota(pair):
         assert list((await tenant.states()).values()).count("queued") == 13
 
 
-async def test_fifty_calls_for_a_session_at_both_servers_make_one_sandbox(tenant):
+async def test_replicas__fifty_session_calls_at_both_create_one_sandbox(tenant):
     path = f"{SANDBOXES}/by-session/one"
     answers = await asyncio.gather(
         *(at.put(path, params={"wait": 60}, json={}) for at in tenant.both * 25)
@@ -209,7 +209,7 @@ async def test_fifty_calls_for_a_session_at_both_servers_make_one_sandbox(tenant
     assert len(await tenant.states()) == 1
 
 
-async def test_a_request_that_is_repeated_at_the_other_server_makes_nothing_new(tenant):
+async def test_replicas__a_request_repeated_at_the_other_creates_nothing(tenant):
     headers = {"Idempotency-Key": "order-7"}
     answers = await asyncio.gather(
         *(
@@ -225,7 +225,7 @@ async def test_a_request_that_is_repeated_at_the_other_server_makes_nothing_new(
     assert refused.json()["code"] == "idempotency-mismatch"
 
 
-async def test_both_servers_tell_prometheus_the_same_of_what_they_share(pair, tenant):
+async def test_replicas__report_the_same_shared_metrics(pair, tenant):
     await tenant.create()
 
     async def count(server):
@@ -239,7 +239,7 @@ async def test_both_servers_tell_prometheus_the_same_of_what_they_share(pair, te
     await until(agree, timeout=60)
 
 
-async def test_a_stop_of_one_server_touches_no_sandbox(pair, tenant):
+async def test_replicas__stopping_one_leaves_all_sandboxes_running(pair, tenant):
     sandbox_id = await tenant.create()
     timeline = f"{SANDBOXES}/{sandbox_id}/timeline"
     before = (await tenant.other.get(timeline)).json()
@@ -254,7 +254,7 @@ async def test_a_stop_of_one_server_touches_no_sandbox(pair, tenant):
 
 
 @pytest.mark.slow  # waits for a lease to lapse; the crash matrix has a step of it in `make test`
-async def test_what_a_killed_server_was_making_is_made_by_the_other(pair, backend_at):
+async def test_replicas__one_finishes_the_creates_of_a_killed_one(pair, backend_at):
     async with tenant_of(pair, max_running=30, max_queued=30) as tenant:
         asked = [
             asyncio.create_task(tenant.first.post(SANDBOXES, params={"wait": 60}, json={}))
@@ -286,9 +286,7 @@ async def test_what_a_killed_server_was_making_is_made_by_the_other(pair, backen
             await asyncio.to_thread(pair.first.start)
 
 
-async def test_two_servers_that_start_at_once_on_an_empty_database_are_both_ready(
-    server_url, engine
-):
+async def test_replicas__two_starting_on_an_empty_database_become_ready(server_url, engine):
     async with new_database(server_url, template="template0") as url:
         variables = variables_of(engine, url)
         with server_process(variables=variables) as one, server_process(variables=variables) as two:
@@ -311,7 +309,7 @@ async def test_two_servers_that_start_at_once_on_an_empty_database_are_both_read
             assert one.stop() == two.stop() == 0
 
 
-def test_a_server_with_another_encryption_key_does_not_start(pair):
+def test_replicas__one_with_another_encryption_key_does_not_start(pair):
     variables = pair.variables | {"SANDBOX_SERVER_ENCRYPTION_KEYS": new_encryption_key()}
     with server_process(variables=variables) as stranger:
         refused = stranger.run("serve", "--port", "0")

@@ -13,7 +13,7 @@ def nothing_set(monkeypatch):
         monkeypatch.delenv(variable_of(name), raising=False)
 
 
-def test_names_that_others_use_too_have_no_prefix(monkeypatch):
+def test_settings__standard_variables_have_no_prefix(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://there/db")
     monkeypatch.setenv("E2B_API_KEY", "e2b_key")
     monkeypatch.setenv("SANDBOX_SERVER_PORT", "9000")
@@ -24,12 +24,12 @@ def test_names_that_others_use_too_have_no_prefix(monkeypatch):
     assert settings.port == 9000
 
 
-def test_an_empty_variable_is_none(monkeypatch):
+def test_settings__an_empty_variable_counts_as_unset(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "")
     assert Settings().database_url is None
 
 
-def test_what_is_secret_may_be_in_a_file(monkeypatch, tmp_path):
+def test_settings__a_secret_may_be_in_a_file(monkeypatch, tmp_path):
     for name, content in {
         "key": "e2b_key\n",
         "backends": '[{"name": "a", "api_key": "e2b_a"}]\n',
@@ -43,7 +43,7 @@ def test_what_is_secret_may_be_in_a_file(monkeypatch, tmp_path):
     assert [backend.name for backend in settings.backends] == ["a"]
 
 
-def test_a_variable_counts_before_its_file(monkeypatch, tmp_path):
+def test_settings__a_variable_overrides_its_file(monkeypatch, tmp_path):
     (tmp_path / "key").write_text("e2b_file")
     monkeypatch.setenv("E2B_API_KEY_FILE", str(tmp_path / "key"))
     monkeypatch.setenv("E2B_API_KEY", "e2b_variable")
@@ -52,14 +52,14 @@ def test_a_variable_counts_before_its_file(monkeypatch, tmp_path):
     assert settings.e2b_api_key.get_secret_value() == "e2b_variable"
 
 
-def test_a_file_that_is_not_there_is_named(monkeypatch, tmp_path, capsys):
+def test_settings__a_missing_file_is_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("E2B_API_KEY_FILE", str(tmp_path / "nowhere"))
     with pytest.raises(SystemExit):
         main(["doctor"])
     assert f"{tmp_path / 'nowhere'}: No such file or directory" in capsys.readouterr().err
 
 
-def test_secrets_are_neither_flags_nor_in_what_is_printed(monkeypatch):
+def test_settings__secrets_are_no_flags_and_never_printed(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://user:hunter2@there/db")
     monkeypatch.setenv("E2B_API_KEY", "hunter2")
     assert "hunter2" not in repr(Settings())
@@ -68,14 +68,14 @@ def test_secrets_are_neither_flags_nor_in_what_is_printed(monkeypatch):
     assert names.keys().isdisjoint({"database_url", "e2b_api_key"})
 
 
-def test_what_is_refused_is_not_quoted(monkeypatch):
+def test_settings__refused_values_are_not_quoted(monkeypatch):
     monkeypatch.setenv("SANDBOX_SERVER_PORT", "hunter2")
     with pytest.raises(ValidationError) as refused:
         Settings()
     assert "hunter2" not in str(refused.value)
 
 
-def test_forgotten_variables_are_there_for_nobody(monkeypatch):
+def test_settings__secret_variables_are_removed_from_the_environment(monkeypatch):
     monkeypatch.setenv("E2B_API_KEY", "hunter2")
     monkeypatch.setenv("SANDBOX_SERVER_HOST", "::1")
     forget_variables()
@@ -83,12 +83,12 @@ def test_forgotten_variables_are_there_for_nobody(monkeypatch):
     assert "SANDBOX_SERVER_HOST" not in os.environ
 
 
-def test_the_state_directory_is_absolute(tmp_path, monkeypatch):
+def test_settings__the_state_directory_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Settings(state_dir="here").state_dir == tmp_path / "here"
 
 
-def test_origins_are_read_from_one_variable(monkeypatch):
+def test_settings__origins_are_read_from_one_variable(monkeypatch):
     monkeypatch.setenv(
         "SANDBOX_SERVER_ALLOWED_ORIGINS", "https://app.example.com, http://localhost:3000,*"
     )
@@ -102,6 +102,6 @@ def test_origins_are_read_from_one_variable(monkeypatch):
 @pytest.mark.parametrize(
     "origin", ["app.example.com", "https://app.example.com/", "https://*.example.com", "null"]
 )
-def test_what_no_browser_sends_as_an_origin_is_refused(origin):
+def test_settings__an_invalid_origin_is_refused(origin):
     with pytest.raises(ValidationError):
         Settings(allowed_origins=(origin,))

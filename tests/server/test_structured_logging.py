@@ -21,7 +21,7 @@ def record(message, *arguments, failure=None):
     )
 
 
-def test_lines_carry_the_context_that_they_are_written_in():
+def test_log__lines_carry_their_context():
     with log_context(request_id="r1"):
         add_to_log_context(sandbox_id="s1")
         text = TextFormatter().format(record("job failed kind=%s", "sandbox"))
@@ -29,7 +29,7 @@ def test_lines_carry_the_context_that_they_are_written_in():
     assert TextFormatter().format(record("later")).endswith(" later")
 
 
-def test_a_context_ends_with_its_block():
+def test_log__a_context_ends_with_its_block():
     with log_context(request_id="outer"):
         with log_context(request_id="inner"):
             pass
@@ -37,13 +37,13 @@ def test_a_context_ends_with_its_block():
     assert "request_id" not in TextFormatter().format(record("x"))
 
 
-def test_a_value_cannot_forge_a_line_or_a_field():
+def test_log__a_value_cannot_forge_a_line_or_field():
     with log_context(request_id='a" level=INFO\nforged'):
         (line,) = TextFormatter().format(record("x")).splitlines()
     assert line.endswith(r'request_id="a\" level=INFO\nforged"')
 
 
-def test_json_is_one_object_per_line_with_the_traceback_in_it():
+def test_log__json_is_one_object_per_line_with_the_traceback():
     with log_context(sandbox_id="s1"):
         text = JsonFormatter().format(record("it\nbroke", failure=ValueError("why")))
     line = json.loads(text)
@@ -53,7 +53,7 @@ def test_json_is_one_object_per_line_with_the_traceback_in_it():
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_secrets_that_an_error_quotes_are_left_out(formatter):
+def test_log__secrets_quoted_by_errors_are_removed(formatter):
     key = f"e2b_{'0f' * 20}"
     failure = ValueError(
         f"X-API-Key: {key}, postgresql://me:hunter2@there/db, sbx_{'x' * 30}, /v1/x?ticket=sbt_{'x' * 43}"
@@ -63,7 +63,7 @@ def test_secrets_that_an_error_quotes_are_left_out(formatter):
     assert not any(secret in text for secret in (key, "hunter2", "xxxx"))
 
 
-def test_the_log_goes_to_standard_error(capsys):
+def test_log__is_written_to_stderr(capsys):
     before = logging.root.handlers[:], logging.root.level
     configure_logging("INFO")
     log.info("here kind=%s", "x")

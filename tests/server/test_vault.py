@@ -44,6 +44,6 @@ def test_vault__a_modified_value_is_rejected(key):
         vault.decrypt(bytes(encrypted), context="here")
 
 
-def test_a_key_of_another_length_is_refused():
+def test_vault__a_key_of_another_length_is_refused():
     with pytest.raises(ValueError, match="32 bytes"):
         Vault([b"short"])

@@ -33,7 +33,7 @@ async def status_of_key(server, key):
         return (await caller.get("/v1/stats")).status_code
 
 
-async def test_a_key_made_by_the_command_is_valid_until_it_is_revoked(started, said):
+async def test_keys_command__a_created_key_is_valid_until_it_is_revoked(started, said):
     key = said("keys", "create", "--name", "an agent", "--scope", "read").strip()
     assert await status_of_key(started, key) == 200
     (line,) = re.findall(r"^.*an agent$", said("keys", "list"), re.MULTILINE)
@@ -48,20 +48,20 @@ async def test_a_key_made_by_the_command_is_valid_until_it_is_revoked(started, s
     assert before == 401
 
 
-def test_commands_without_a_database_say_where_they_looked(server):
+def test_cli__commands_without_a_database_say_where_they_looked(server):
     refused = server.run("keys", "list")
     assert refused.returncode == 78
     assert f"No database in {server.state_dir}" in refused.stderr
 
 
-def test_a_key_of_a_tenant_that_there_is_not_is_refused(running):
+def test_keys_command__an_unknown_tenant_is_refused(running):
     refused = running.run("keys", "create", "--tenant", "nobody")
     assert refused.returncode == 78
     assert refused.stderr == "There is no tenant 'nobody'.\n"
 
 
 @pytest.mark.slow  # four commands, two starts
-def test_the_database_is_checked_whether_or_not_a_server_runs(started, said):
+def test_db_check__works_with_and_without_a_running_server(started, said):
     said("db", "upgrade")
     assert "schema up to date, encryption keys complete" in said("db", "check")
     assert started.stop() == 0
@@ -71,9 +71,7 @@ def test_the_database_is_checked_whether_or_not_a_server_runs(started, said):
 
 
 @pytest.mark.slow
-def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next_start(
-    started, said
-):
+def test_db_downgrade__prepares_for_an_older_server_and_the_next_start_upgrades(started, said):
     assert "Another server" in started.run("db", "downgrade", "0010").stderr
     assert started.stop() == 0
     assert "Unknown schema revision '9999'" in started.run("db", "downgrade", "9999").stderr
@@ -83,7 +81,7 @@ def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next
     assert "schema up to date" in said("db", "check")
 
 
-def test_a_backup_is_made_by_the_command_that_is_shown(started, said, tmp_path):
+def test_db_backup__the_printed_command_makes_a_backup(started, said, tmp_path):
     hint = said("db", "backup")
     assert str(started.state_dir / KEY_FILE) in hint
     (command,) = re.findall(r"^  (PGPASSWORD.*)$", hint, re.MULTILINE)
@@ -92,7 +90,7 @@ def test_a_backup_is_made_by_the_command_that_is_shown(started, said, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_encryption_key_is_replaced_only_while_no_server_has_the_old_one(started, said):
+def test_db_rotate_encryption__is_refused_while_a_server_uses_the_old_key(started, said):
     key = (started.state_dir / KEY_FILE).read_text()
     assert "Another server" in started.run("db", "rotate-encryption").stderr
     assert (started.state_dir / KEY_FILE).read_text() == key
@@ -104,7 +102,7 @@ def test_the_encryption_key_is_replaced_only_while_no_server_has_the_old_one(sta
 
 
 @pytest.mark.slow  # three starts
-def test_a_copied_database_becomes_another_installation(started, said):
+def test_db_new_installation__separates_a_copied_database(started, said):
     def installation():
         (found,) = re.findall(r"installation (\w+)", said("db", "check"))
         return found
@@ -115,7 +113,7 @@ def test_a_copied_database_becomes_another_installation(started, said):
     assert installation() != before
 
 
-def test_a_database_that_cannot_be_reached_is_no_traceback(server):
+def test_cli__an_unreachable_database_prints_no_traceback(server):
     server.variables["DATABASE_URL"] = "postgresql://me:hunter2@127.0.0.1:9/db"
     for words in (("serve", "--port", "0"), ("keys", "list"), ("db", "check")):
         refused = server.run(*words)
@@ -136,7 +134,7 @@ def test_a_database_that_cannot_be_reached_is_no_traceback(server):
         ("/proc", "No such file or directory"),
     ],
 )
-def test_a_state_directory_that_cannot_be_used_is_no_traceback(server, tmp_path, place, reason):
+def test_cli__an_unusable_state_directory_prints_no_traceback(server, tmp_path, place, reason):
     (tmp_path / "file").touch()
     server.state_dir = tmp_path / place
     refused = server.run("serve", "--port", "0")
@@ -155,7 +153,7 @@ def test_a_state_directory_that_cannot_be_used_is_no_traceback(server, tmp_path,
         ("hunter2", "is not valid JSON: Expecting value: line 1 column 1"),
     ],
 )
-def test_backends_that_are_no_json_are_no_traceback(server, written, problem):
+def test_cli__invalid_backends_print_no_traceback(server, written, problem):
     server.variables["SANDBOX_SERVER_BACKENDS"] = written
     refused = server.run("serve", "--port", "0")
     assert refused.returncode == 2
@@ -164,7 +162,7 @@ def test_backends_that_are_no_json_are_no_traceback(server, written, problem):
     assert "Traceback" not in refused.stderr
 
 
-def test_doctor_finds_what_a_server_needs(server):
+def test_doctor__finds_what_a_server_needs(server):
     told = server.run("doctor", "--port", "0")
     assert told.returncode == 0
     assert "ok    database: embedded" in told.stdout
@@ -173,13 +171,13 @@ def test_doctor_finds_what_a_server_needs(server):
     assert not server.state_dir.exists()
 
 
-def test_doctor_knows_of_the_server_that_runs(running):
+def test_doctor__detects_the_running_server(running):
     told = running.run("doctor")
     assert told.returncode == 0
     assert f"in use by a server of this state directory (pid {running.pid})" in told.stdout
 
 
-def test_doctor_names_what_is_in_the_way(running, server_elsewhere):
+def test_doctor__names_each_problem(running, server_elsewhere):
     server_elsewhere.variables["DATABASE_URL"] = "postgresql://127.0.0.1:9/db"
     told = server_elsewhere.run("doctor", "--port", running.url.rpartition(":")[2])
     assert told.returncode == 78

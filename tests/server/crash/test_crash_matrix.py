@@ -103,14 +103,14 @@ async def _is_held_or_over(replicas, walk, asking):
         ("pause-for-the-providers-maximum", 5),
     ],
 )
-async def test_what_a_server_was_at_when_it_was_killed_the_other_finishes(replicas, name, nth):
+async def test_crash__another_server_finishes_the_step_of_a_killed_one(replicas, name, nth):
     assert await _die_at_step(replicas, TRANSITIONS[name], Walk(nth))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", TRANSITIONS)
-async def test_whatever_step_a_server_dies_at_the_other_finishes_in_time(replicas, name):
+async def test_crash__another_server_finishes_in_time_at_every_step(replicas, name):
     for moment in Moment:
         steps = await _walk_through(replicas, TRANSITIONS[name], moment)
         assert steps or (moment is Moment.LATE and not TRANSITIONS[name].asks_provider)

@@ -74,7 +74,7 @@ class Life:
     "fault",
     [pytest.param(each, marks=() if each in USUAL else pytest.mark.slow) for each in FAULTS],
 )
-async def test_each_wish_comes_true_once_whatever_happens_to_it_on_the_way(served, fault):
+async def test_provider_fault__each_request_is_carried_out_once_whatever_is_lost(served, fault):
     life = Life(served)
     for method, path, request, state in ACTS:
         served.provider.on(request, FAULTS[fault])
@@ -82,7 +82,7 @@ async def test_each_wish_comes_true_once_whatever_happens_to_it_on_the_way(serve
 
 
 @pytest.mark.slow  # each wish, with an outage
-async def test_each_wish_comes_true_once_the_provider_is_there_again(served):
+async def test_provider_fault__each_request_is_carried_out_once_after_an_outage(served):
     life = Life(served)
     for method, path, _, state in ACTS:
         await served.provider.refuse()
@@ -99,7 +99,7 @@ async def _has_failed(served):
     return failing is not None or any(row.state is State.QUEUED for row in await served.rows())
 
 
-async def test_who_asks_while_a_provider_is_slow_is_told_what_is_being_done(served):
+async def test_slow_provider__reads_return_the_current_step(served):
     life, on_the_way = Life(served), [State.STARTING, State.PAUSING, State.RESUMING, State.STOPPING]
     for (method, path, request, state), meanwhile in zip(ACTS, on_the_way, strict=True):
         held = Held(carried_out=True)

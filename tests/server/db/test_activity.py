@@ -59,7 +59,7 @@ async def touched(sessions, tenant_id):
         (None, None, True),
     ],
 )
-async def test_activity_is_written_seldom_but_for_a_short_idle_timeout_exactly(
+async def test_activity__is_written_rarely_but_exactly_for_a_short_idle_timeout(
     touched, idle_timeout, since, news
 ):
     assert await touched(since, idle_timeout=idle_timeout) is news
@@ -79,14 +79,12 @@ async def test_activity_is_written_seldom_but_for_a_short_idle_timeout_exactly(
         ("running", "gone", False),
     ],
 )
-async def test_activity_is_what_happens_in_a_sandbox_that_is_to_run_on(
-    touched, state, target, news
-):
+async def test_activity__counts_only_for_sandboxes_to_be_kept_running(touched, state, target, news):
     expiry = {"expires_at": None} if state == "paused" else {}
     assert await touched(DAY, state=state, target=target, **expiry) is news
 
 
-async def test_of_many_sandboxes_the_shortest_idle_timeout_is_told(sessions, tenant_id):
+async def test_activity__returns_the_shortest_idle_timeout(sessions, tenant_id):
     async with sessions.begin() as session:
         repository = ActivityRepository(session)
         rows = [

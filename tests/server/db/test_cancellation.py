@@ -38,7 +38,7 @@ async def cancel_asleep(sessions, work):
         await task
 
 
-async def test_a_transaction_is_rolled_back_and_its_connection_used_again(sessions, broken_off):
+async def test_cancellation__rolls_back_and_reuses_the_connection(sessions, broken_off):
     async def work():
         async with sessions.begin() as session:
             session.add(Tenant(id="t" * 20, name="t", max_running=1, max_queued=1))
@@ -52,7 +52,7 @@ async def test_a_transaction_is_rolled_back_and_its_connection_used_again(sessio
         assert await session.get(Tenant, "t" * 20) is None
 
 
-async def test_a_statement_without_a_transaction_finishes(sessions, broken_off):
+async def test_cancellation__a_statement_without_a_transaction_finishes(sessions, broken_off):
     async def work():
         async with without_transaction(sessions) as session:
             await session.scalar(select(func.pg_sleep(1)))
@@ -62,7 +62,7 @@ async def test_a_statement_without_a_transaction_finishes(sessions, broken_off):
     assert broken_off == []
 
 
-async def test_a_statement_that_does_not_finish_is_broken_off(sessions, broken_off):
+async def test_cancellation__a_statement_that_does_not_finish_is_aborted(sessions, broken_off):
     async def work():
         async with without_transaction(sessions) as session:
             await session.scalar(select(func.pg_sleep(600)))

@@ -14,7 +14,7 @@ async def tables(engine):
         return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
 
 
-async def test_without_a_url_there_is_a_database_of_our_own_which_ends_with_us(directory):
+async def test_open_database__without_a_url_it_starts_and_stops_an_embedded_one(directory):
     state_dir = directory.parent
     async with open_database(None, state_dir=state_dir) as engine, engine.begin() as connection:
         await connection.execute(text("INSERT INTO installation (id) VALUES ('us')"))
@@ -23,7 +23,9 @@ async def test_without_a_url_there_is_a_database_of_our_own_which_ends_with_us(d
         assert await connection.scalar(text("SELECT id FROM installation")) == "us"
 
 
-async def test_a_given_database_is_brought_up_to_date_and_no_other_started(server_url, tmp_path):
+async def test_open_database__with_a_url_it_upgrades_the_schema_and_starts_none(
+    server_url, tmp_path
+):
     async with (
         new_database(server_url, template="template0") as url,
         open_database(url, state_dir=tmp_path) as engine,
@@ -32,7 +34,7 @@ async def test_a_given_database_is_brought_up_to_date_and_no_other_started(serve
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_database_that_is_too_old_is_refused(server_url, tmp_path, monkeypatch):
+async def test_open_database__an_old_postgresql_is_refused(server_url, tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "OLDEST", 99)
     async with new_database(server_url) as url:
         with pytest.raises(UnusablePostgres, match="Upgrade it to 99 or newer"):

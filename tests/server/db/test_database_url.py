@@ -17,7 +17,7 @@ from sandbox_server.db.database_url import MALFORMED, UnusablePostgres, place_of
         ("postgresql://", "localhost:5432"),
     ],
 )
-def test_a_url_is_named_by_where_it_leads(url, place):
+def test_database_url__messages_name_the_host_only(url, place):
     assert place_of(url) == place
 
 
@@ -38,7 +38,7 @@ def test_a_url_is_named_by_where_it_leads(url, place):
         "postgresql://me:12@secret@one/sandboxes",
     ],
 )
-def test_what_is_no_such_url_is_refused_and_not_quoted(url):
+def test_database_url__an_invalid_one_is_refused_without_quoting_it(url):
     with pytest.raises(UnusablePostgres) as refused:
         place_of(url)
     assert str(refused.value) == MALFORMED

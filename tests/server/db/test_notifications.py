@@ -17,7 +17,7 @@ async def _notify(sessions, channel, payload):
         )
 
 
-async def test_each_listener_hears_its_channel_and_reads_anew_after_a_lost_connection(
+async def test_notifications__listeners_get_their_channel_and_reread_after_a_lost_connection(
     database, sessions
 ):
     heard: asyncio.Queue[str | None] = asyncio.Queue()
@@ -45,7 +45,7 @@ async def test_each_listener_hears_its_channel_and_reads_anew_after_a_lost_conne
     await asyncio.wait([running])
 
 
-async def test_the_connection_is_none_of_the_pools_and_ends_with_the_listening(database, sessions):
+async def test_notifications__use_a_connection_outside_the_pool(database, sessions):
     up = asyncio.Event()
     notifications = Notifications(database)
     notifications.listen("news", lambda _: up.set())

@@ -98,7 +98,7 @@ def database_url(filled, server_url):
     return filled(server_url)
 
 
-async def test_one_sandbox_is_found_by_itself(database):
+async def test_query_plan__one_sandbox_is_found_by_its_key(database):
     async def act(session):
         repository = SandboxRepository(session)
         await repository.get(_id(50_001), tenant_id="t")
@@ -111,7 +111,7 @@ async def test_one_sandbox_is_found_by_itself(database):
         assert rows_read(plan, "sandboxes") <= 3
 
 
-async def test_a_page_of_any_filter_is_read_without_what_is_not_on_it(database):
+async def test_query_plan__a_page_of_any_filter_reads_only_its_rows(database):
     async def act(session):
         repository = SandboxRepository(session)
         for wanted in _FILTERS:
@@ -124,7 +124,7 @@ async def test_a_page_of_any_filter_is_read_without_what_is_not_on_it(database):
         assert rows_read(plan, "sandboxes") <= 2 * _PAGE
 
 
-async def test_a_page_of_events_is_read_by_their_numbers(database):
+async def test_query_plan__a_page_of_events_is_read_by_number(database):
     async def act(session):
         repository = EventRepository(session)
         await repository.list_page("t", after=50_000, limit=_PAGE)
@@ -134,7 +134,7 @@ async def test_a_page_of_events_is_read_by_their_numbers(database):
         assert rows_read(plan, "events") <= _PAGE
 
 
-async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(database):
+async def test_query_plan__keys_are_found_by_index(database):
     async def act(session):
         await KeyRepository(session).find_valid(b"none")
         with pytest.raises(IdempotencyMismatch):
@@ -147,7 +147,7 @@ async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(databa
     assert reads_by_index(by_key, "idempotency_pkey")
 
 
-async def test_tickets_are_found_and_counted_without_those_that_are_over(database):
+async def test_query_plan__tickets_are_found_without_expired_ones(database):
     async def act(session):
         repository = TicketRepository(session)
         await repository.find_valid(b"none")
@@ -158,7 +158,7 @@ async def test_tickets_are_found_and_counted_without_those_that_are_over(databas
     assert rows_read(counted, "tickets") <= 100
 
 
-async def test_what_lives_at_a_backend_is_read_without_what_has_ended(database):
+async def test_query_plan__sandboxes_of_a_backend_are_read_without_ended_ones(database):
     async def act(session):
         repository = DriftRepository(session)
         await repository.list_living("other")

@@ -20,7 +20,7 @@ with scratch_directory() as directory:
 """
 
 
-async def test_a_test_session_that_is_killed_leaves_no_server_and_no_files():
+async def test_scratch_directory__a_killed_test_session_leaves_no_server_and_no_files():
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SESSION),
         cwd=Path(__file__).parents[3],

@@ -21,7 +21,7 @@ def tenant():
     return Tenant(id=new_id(), name="acme", max_running=1, max_queued=1)
 
 
-async def test_a_row_comes_back_in_the_types_of_the_domain(sessions):
+async def test_session__rows_have_the_types_of_the_domain(sessions):
     owner = tenant()
     created = Sandbox(
         id=new_id(), tenant_id=owner.id, template="base", timeout=timedelta(hours=1, seconds=0.5)
@@ -42,7 +42,7 @@ async def test_a_row_comes_back_in_the_types_of_the_domain(sessions):
     assert sandbox.created_at <= now
 
 
-async def test_rows_stay_readable_after_the_commit(sessions):
+async def test_session__rows_stay_readable_after_the_commit(sessions):
     async with sessions.begin() as session:
         session.add(owner := tenant())
     assert owner.name == "acme"
@@ -58,7 +58,7 @@ async def test_rows_stay_readable_after_the_commit(sessions):
     ],
     ids=["stopped without an end", "running after its end", "paused with a deadline"],
 )
-async def test_the_database_refuses_a_sandbox_that_makes_no_sense(sessions, broken):
+async def test_constraints__an_inconsistent_sandbox_is_refused(sessions, broken):
     async with sessions.begin() as session:
         session.add(owner := tenant())
     sandbox = Sandbox(
@@ -69,7 +69,7 @@ async def test_the_database_refuses_a_sandbox_that_makes_no_sense(sessions, brok
             session.add(sandbox)
 
 
-async def test_connections_that_the_server_closed_are_replaced_unnoticed(database, database_url):
+async def test_connection_pool__closed_connections_are_replaced(database, database_url):
     pooled = []
     event.listen(database.sync_engine, "connect", lambda raw, _: pooled.append(raw))
     async with database.connect() as one, database.connect() as other:
@@ -93,7 +93,7 @@ async def cut_off_everybody_else(url):
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
-async def test_a_url_means_what_it_means_to_psql(database_url, scheme):
+async def test_database_url__means_the_same_as_for_psql(database_url, scheme):
     url = f"{scheme}://{database_url.partition('://')[2]}&sslmode=disable&application_name=mine"
     engine = create_engine(url)
     async with engine.connect() as connection:
@@ -101,7 +101,7 @@ async def test_a_url_means_what_it_means_to_psql(database_url, scheme):
     await engine.dispose()
 
 
-async def test_an_error_does_not_quote_what_was_to_be_stored(sessions):
+async def test_database_error__does_not_quote_values(sessions):
     with pytest.raises(DBAPIError) as failed:
         async with sessions() as session:
             await session.execute(text("SELECT :secret, 1 / 0"), {"secret": "hunter2"})

@@ -35,7 +35,7 @@ def end_lease(request, sessions):
     return alone
 
 
-async def test_settling_postpones(sessions, end_lease):
+async def test_ack__postpones_the_job(sessions, end_lease):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     later = in_(hours=1)
@@ -46,9 +46,7 @@ async def test_settling_postpones(sessions, end_lease):
     assert (row.run_at, row.leased_by, row.leased_until, row.attempts) == (later, None, None, 0)
 
 
-async def test_what_was_wanted_while_the_job_was_leased_is_due_when_it_is_settled(
-    sessions, end_lease
-):
+async def test_ack__a_request_during_the_lease_is_due_after_it(sessions, end_lease):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await enqueue(sessions, "one")
@@ -59,7 +57,7 @@ async def test_what_was_wanted_while_the_job_was_leased_is_due_when_it_is_settle
     assert len(await claim(sessions)) == 1
 
 
-async def test_an_instant_asked_for_while_the_job_was_leased_is_kept(sessions, end_lease):
+async def test_ack__an_instant_requested_during_the_lease_is_kept(sessions, end_lease):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     wanted = in_(minutes=5)
@@ -70,9 +68,7 @@ async def test_an_instant_asked_for_while_the_job_was_leased_is_kept(sessions, e
     assert (await read(sessions, "one")).run_at == wanted
 
 
-async def test_an_intent_that_commits_while_its_job_is_being_settled_is_not_lost(
-    sessions, end_lease
-):
+async def test_ack__a_request_that_commits_during_the_ack_is_not_lost(sessions, end_lease):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as intent:
@@ -84,7 +80,7 @@ async def test_an_intent_that_commits_while_its_job_is_being_settled_is_not_lost
     assert len(await claim(sessions)) == 1
 
 
-async def test_an_intent_that_waits_for_its_job_to_be_settled_is_not_lost(sessions):
+async def test_ack__a_request_that_waits_for_the_ack_is_not_lost(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as settling:
@@ -96,7 +92,7 @@ async def test_an_intent_that_waits_for_its_job_to_be_settled_is_not_lost(sessio
     assert len(await claim(sessions)) == 1
 
 
-async def test_what_was_wanted_before_the_claim_does_not_run_twice(sessions, end_lease):
+async def test_ack__a_request_before_the_claim_does_not_run_twice(sessions, end_lease):
     await enqueue(sessions, "one")
     await claim(sessions, lease=LAPSED)
     await enqueue(sessions, "one")
@@ -107,7 +103,7 @@ async def test_what_was_wanted_before_the_claim_does_not_run_twice(sessions, end
     assert not await claim(sessions)
 
 
-async def test_a_holder_that_lost_its_lease_cannot_settle(sessions, end_lease):
+async def test_ack__a_lost_lease_cannot_be_acknowledged(sessions, end_lease):
     await enqueue(sessions, "one")
     [lost] = await claim(sessions, "a", lease=LAPSED)
     [held] = await claim(sessions, "a")
@@ -118,7 +114,7 @@ async def test_a_holder_that_lost_its_lease_cannot_settle(sessions, end_lease):
     assert (await read(sessions, "one")).leased_by == held.leased_by
 
 
-async def test_a_locked_row_does_not_keep_other_jobs_from_being_settled(sessions):
+async def test_ack__a_locked_row_does_not_block_others(sessions):
     await enqueue(sessions, "locked", "free")
     jobs = {job.subject: job for job in await claim(sessions)}
     settling = AckBatcher(sessions)
@@ -131,7 +127,7 @@ async def test_a_locked_row_does_not_keep_other_jobs_from_being_settled(sessions
     await waiting
 
 
-async def test_jobs_that_finish_at_once_are_all_settled(sessions):
+async def test_ack__jobs_that_finish_together_are_all_acknowledged(sessions):
     await enqueue(sessions, *(str(number) for number in range(50)))
     jobs = await claim(sessions, limit=50)
     settling = AckBatcher(sessions)
@@ -146,7 +142,7 @@ async def test_jobs_that_finish_at_once_are_all_settled(sessions):
     assert [round(hour) for hour in hours] == list(range(50))
 
 
-async def test_one_who_gives_up_does_not_keep_others_from_settling(sessions):
+async def test_ack__a_cancelled_waiter_does_not_block_others(sessions):
     await enqueue(sessions, "one", "two")
     first, second = await claim(sessions)
     settling = AckBatcher(sessions)

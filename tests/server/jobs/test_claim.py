@@ -7,7 +7,7 @@ from tests.server.support.databases import EVERY_POSTGRES
 pytestmark = EVERY_POSTGRES
 
 
-async def test_a_claim_skips_rows_that_another_is_claiming(sessions):
+async def test_claim__skips_rows_locked_by_another_claim(sessions):
     await enqueue(sessions, "one", "two")
     async with sessions.begin() as first, sessions.begin() as second:
         held = await claim_in(first, "a", limit=1)
@@ -17,7 +17,7 @@ async def test_a_claim_skips_rows_that_another_is_claiming(sessions):
     assert held[0].id != got[0].id
 
 
-async def test_what_is_due_longest_is_claimed_first(sessions):
+async def test_claim__takes_the_longest_due_first(sessions):
     await enqueue(sessions, "late", at=in_(seconds=-1))
     await enqueue(sessions, "early", at=in_(hours=-1))
 
@@ -25,14 +25,14 @@ async def test_what_is_due_longest_is_claimed_first(sessions):
     assert job.subject == "early"
 
 
-async def test_a_leased_job_is_not_claimed_by_another(sessions):
+async def test_claim__skips_leased_jobs(sessions):
     await enqueue(sessions, "one")
     await claim(sessions, "a")
 
     assert not await claim(sessions, "b")
 
 
-async def test_a_lapsed_lease_is_claimed_by_another(sessions):
+async def test_claim__takes_jobs_with_an_expired_lease(sessions):
     await enqueue(sessions, "one")
     [first] = await claim(sessions, "a", lease=LAPSED)
 
@@ -42,7 +42,7 @@ async def test_a_lapsed_lease_is_claimed_by_another(sessions):
     assert second.attempts == 2
 
 
-async def test_an_extended_lease_is_not_claimed_by_another(sessions):
+async def test_claim__skips_extended_leases(sessions):
     await enqueue(sessions, "one", "two")
     jobs = await claim(sessions, "a", lease=LAPSED)
     async with sessions.begin() as session:
@@ -51,7 +51,7 @@ async def test_an_extended_lease_is_not_claimed_by_another(sessions):
     assert not await claim(sessions, "b")
 
 
-async def test_a_lease_that_another_took_over_is_not_extended(sessions):
+async def test_lease__one_taken_over_is_not_extended(sessions):
     await enqueue(sessions, "one")
     lost = await claim(sessions, "a", lease=LAPSED)
     await claim(sessions, "b", lease=LAPSED)
@@ -61,7 +61,7 @@ async def test_a_lease_that_another_took_over_is_not_extended(sessions):
     assert len(await claim(sessions, "c")) == 1
 
 
-async def test_a_row_that_is_locked_does_not_keep_other_leases_from_being_extended(sessions):
+async def test_lease__a_locked_row_does_not_block_the_extension_of_others(sessions):
     await enqueue(sessions, "locked", "free")
     jobs = await claim(sessions, "a", lease=LAPSED)
     async with sessions.begin() as holder:
@@ -72,7 +72,7 @@ async def test_a_row_that_is_locked_does_not_keep_other_leases_from_being_extend
     assert [job.subject for job in await claim(sessions, "b")] == ["locked"]
 
 
-async def test_only_the_kinds_that_are_asked_for_are_claimed(sessions):
+async def test_claim__takes_only_the_requested_kinds(sessions):
     async with sessions.begin() as session:
         await JobRepository(session).due("of a newer server", "one")
 

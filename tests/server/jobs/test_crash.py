@@ -25,7 +25,7 @@ async def _stuck_worker(database_url):
         await process.communicate()
 
 
-async def test_what_a_killed_process_had_taken_is_carried_out_by_another(
+async def test_crash__jobs_of_a_killed_process_are_carried_out_by_another(
     database, database_url, sessions
 ):
     work = Work()
@@ -44,7 +44,7 @@ async def test_what_a_killed_process_had_taken_is_carried_out_by_another(
     assert {job.subject: job.attempts for job in work.jobs} == {"one": 2, "two": 2}
 
 
-async def test_what_a_living_process_has_taken_is_left_to_it(database_url, sessions):
+async def test_crash__jobs_of_a_live_process_are_left_alone(database_url, sessions):
     await enqueue(sessions, "one")
     async with _stuck_worker(database_url) as process:
         async with asyncio.timeout(60):

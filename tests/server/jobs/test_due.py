@@ -5,7 +5,7 @@ from sandbox_server.jobs.repository import JobRepository
 from tests.server.jobs.job_actions import KIND, claim, enqueue, fail, in_, read, settle
 
 
-async def test_a_subject_has_one_job(sessions):
+async def test_job__a_subject_has_one_per_kind(sessions):
     await enqueue(sessions, "one", "one")
     await enqueue(sessions, "one")
 
@@ -13,7 +13,7 @@ async def test_a_subject_has_one_job(sessions):
         assert await session.scalar(select(func.count()).select_from(Job)) == 1
 
 
-async def test_a_later_instant_does_not_delay_an_earlier_one(sessions):
+async def test_job__a_later_instant_does_not_delay_an_earlier_one(sessions):
     early = in_(minutes=1)
     await enqueue(sessions, "one", at=early)
     await enqueue(sessions, "one", at=in_(hours=1))
@@ -21,20 +21,20 @@ async def test_a_later_instant_does_not_delay_an_earlier_one(sessions):
     assert (await read(sessions, "one")).run_at == early
 
 
-async def test_an_earlier_instant_replaces_a_later_one(sessions):
+async def test_job__an_earlier_instant_replaces_a_later_one(sessions):
     await enqueue(sessions, "one", at=in_(hours=1))
     await enqueue(sessions, "one")
 
     assert [job.subject for job in await claim(sessions)] == ["one"]
 
 
-async def test_what_is_due_later_is_not_claimed(sessions):
+async def test_job__one_due_later_is_not_claimed(sessions):
     await enqueue(sessions, "one", at=in_(hours=1))
 
     assert not await claim(sessions)
 
 
-async def test_a_job_with_nothing_left_to_do_is_due_when_it_is_wanted(sessions):
+async def test_job__a_finished_one_is_due_on_request(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await settle(sessions, job, None)
@@ -45,7 +45,7 @@ async def test_a_job_with_nothing_left_to_do_is_due_when_it_is_wanted(sessions):
     assert len(await claim(sessions)) == 1
 
 
-async def test_a_dead_job_revives_when_it_is_wanted(sessions):
+async def test_job__a_dead_one_revives_on_request(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await fail(sessions, job, max_attempts=1)
@@ -57,7 +57,7 @@ async def test_a_dead_job_revives_when_it_is_wanted(sessions):
     assert again.attempts == 1
 
 
-async def test_a_removed_job_can_still_be_settled_by_its_holder(sessions):
+async def test_job__a_removed_one_can_be_acknowledged_by_its_holder(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as session:
@@ -69,7 +69,7 @@ async def test_a_removed_job_can_still_be_settled_by_its_holder(sessions):
         assert not await session.scalar(select(func.count()).select_from(Job))
 
 
-async def test_how_long_until_something_is_due_is_told_by_the_database(sessions):
+async def test_job__the_database_tells_the_time_until_the_next(sessions):
     await enqueue(sessions, "late", at=in_(hours=2))
     await enqueue(sessions, "early", at=in_(hours=1))
     await enqueue(sessions, "held")

@@ -22,7 +22,7 @@ async def _die(sessions):
     return job
 
 
-async def test_a_failed_job_is_due_after_a_while(sessions):
+async def test_failure__the_job_is_retried_after_a_delay(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
 
@@ -37,7 +37,7 @@ async def test_a_failed_job_is_due_after_a_while(sessions):
     assert not await claim(sessions)
 
 
-async def test_a_job_is_dead_after_its_last_attempt_and_says_why(sessions):
+async def test_failure__the_job_is_dead_after_its_last_attempt_with_a_reason(sessions):
     job = await _die(sessions)
 
     assert not await claim(sessions)
@@ -45,7 +45,7 @@ async def test_a_job_is_dead_after_its_last_attempt_and_says_why(sessions):
     assert (dead.id, dead.subject, dead.last_error) == (job.id, "one", "it broke")
 
 
-async def test_a_dead_job_can_be_retried(sessions):
+async def test_retry__revives_a_dead_job(sessions):
     job = await _die(sessions)
 
     await _retry(sessions, job.id)
@@ -55,7 +55,7 @@ async def test_a_dead_job_can_be_retried(sessions):
     assert again.attempts == 1
 
 
-async def test_a_failing_job_can_be_retried_before_its_time(sessions):
+async def test_retry__runs_a_failing_job_early(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await fail(sessions, job)
@@ -65,7 +65,7 @@ async def test_a_failing_job_can_be_retried_before_its_time(sessions):
     assert len(await claim(sessions)) == 1
 
 
-async def test_a_job_that_is_leased_is_retried_after_that(sessions):
+async def test_retry__a_leased_job_runs_again_afterwards(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
 
@@ -76,12 +76,12 @@ async def test_a_job_that_is_leased_is_retried_after_that(sessions):
     assert len(await claim(sessions)) == 1
 
 
-async def test_what_does_not_exist_cannot_be_retried(sessions):
+async def test_retry__an_unknown_job_is_not_found(sessions):
     with pytest.raises(JobNotFound):
         await _retry(sessions, 1)
 
 
-async def test_what_was_wanted_during_the_last_attempt_is_attempted(sessions):
+async def test_failure__a_request_during_the_last_attempt_is_attempted(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await enqueue(sessions, "one")
@@ -92,7 +92,7 @@ async def test_what_was_wanted_during_the_last_attempt_is_attempted(sessions):
     assert len(await claim(sessions)) == 1
 
 
-async def test_an_error_of_any_text_is_kept(sessions):
+async def test_failure__any_error_text_is_stored(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as session:
@@ -104,7 +104,7 @@ async def test_an_error_of_any_text_is_kept(sessions):
     assert dead.last_error.startswith("ab?ccc")
 
 
-async def test_a_released_job_is_due_at_once_as_if_never_taken(sessions):
+async def test_release__the_job_is_due_at_once_without_a_counted_attempt(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as session:

@@ -19,7 +19,7 @@ async def _lease(sessions, worker="a", lease=MINUTE):
         return await JobRepository(session).lease(KIND, "one", worker=worker, lease=lease)
 
 
-async def test_a_new_job_is_leased_from_the_moment_it_commits(sessions):
+async def test_lease__a_new_job_is_leased_with_its_commit(sessions):
     job = await _lease(sessions)
     assert job is not None
     assert not await claim(sessions, "b")
@@ -29,7 +29,7 @@ async def test_a_new_job_is_leased_from_the_moment_it_commits(sessions):
     assert not await claim(sessions, "b")
 
 
-async def test_an_intent_that_is_rolled_back_leaves_no_job(sessions):
+async def test_lease__a_rolled_back_request_leaves_no_job(sessions):
     async with sessions() as session:
         await JobRepository(session).lease(KIND, "one", worker="a", lease=LAPSED)
         await session.rollback()
@@ -37,13 +37,13 @@ async def test_an_intent_that_is_rolled_back_leaves_no_job(sessions):
     assert not await claim(sessions, "b")
 
 
-async def test_another_finishes_what_its_worker_did_not(sessions):
+async def test_lease__another_worker_finishes_after_its_expiry(sessions):
     await _lease(sessions, lease=LAPSED)
 
     assert len(await claim(sessions, "b")) == 1
 
 
-async def test_a_job_that_is_not_yet_due_can_be_leased(sessions):
+async def test_lease__a_job_that_is_not_due_can_be_leased(sessions):
     await enqueue(sessions, "one", at=in_(hours=1))
 
     assert await _lease(sessions, lease=LAPSED)
@@ -51,7 +51,7 @@ async def test_a_job_that_is_not_yet_due_can_be_leased(sessions):
     assert len(await claim(sessions, "b")) == 1
 
 
-async def test_a_job_that_another_holds_is_due_again_once_that_is_done(sessions):
+async def test_lease__a_job_held_by_another_is_due_afterwards(sessions):
     await enqueue(sessions, "one")
     [held] = await claim(sessions, "b")
 
@@ -61,7 +61,7 @@ async def test_a_job_that_another_holds_is_due_again_once_that_is_done(sessions)
     assert len(await claim(sessions, "a")) == 1
 
 
-async def test_of_two_intents_at_once_one_gets_the_lease_and_the_other_is_not_lost(sessions):
+async def test_lease__of_two_concurrent_requests_one_gets_it_and_the_other_is_not_lost(sessions):
     async with sessions.begin() as session:
         job = await JobRepository(session).lease(KIND, "one", worker="a", lease=MINUTE)
         assert job is not None
@@ -74,13 +74,13 @@ async def test_of_two_intents_at_once_one_gets_the_lease_and_the_other_is_not_lo
     assert len(await claim(sessions)) == 1
 
 
-async def test_a_lapsed_lease_can_be_taken_over(sessions):
+async def test_lease__an_expired_one_can_be_taken_over(sessions):
     await _lease(sessions, "a", lease=LAPSED)
 
     assert await _lease(sessions, "b")
 
 
-async def test_leasing_revives_a_dead_job(sessions):
+async def test_lease__revives_a_dead_job(sessions):
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     await fail(sessions, job, max_attempts=1)

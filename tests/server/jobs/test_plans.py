@@ -33,7 +33,7 @@ async def many_jobs(database, sessions):
     return database
 
 
-async def test_a_claim_reads_little_more_than_it_takes(many_jobs):
+async def test_claim__query_plan_reads_few_more_rows_than_it_takes(many_jobs):
     async def act(session):
         await JobRepository(session).claim(worker="a", kinds=[KIND], limit=50, lease=MINUTE)
 
@@ -42,7 +42,7 @@ async def test_a_claim_reads_little_more_than_it_takes(many_jobs):
     assert sum(node.get("Rows Removed by Filter", 0) for node in nodes(plan)) <= _LEASED
 
 
-async def test_a_claim_reads_no_more_where_the_planner_has_no_statistics_yet(database):
+async def test_claim__query_plan_needs_no_statistics(database):
     async with database.begin() as connection:
         await connection.execute(text("ALTER TABLE jobs SET (autovacuum_enabled = off)"))
         await connection.execute(_ALL_DUE, {"kind": KIND})
@@ -57,7 +57,7 @@ async def test_a_claim_reads_no_more_where_the_planner_has_no_statistics_yet(dat
     assert max(node["Actual Rows"] for node in nodes(plan)) <= 256
 
 
-async def test_one_job_among_many_is_found_by_its_index(many_jobs, sessions):
+async def test_job__query_plan_finds_one_by_its_index(many_jobs, sessions):
     leased = await claim(sessions, limit=50)
 
     async def find_next(session):

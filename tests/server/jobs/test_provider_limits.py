@@ -28,7 +28,7 @@ def shared(count, places):
     return limits, told
 
 
-def test_a_job_that_finds_its_lane_full_is_given_back():
+def test_provider_limits__a_job_for_a_saturated_provider_is_released():
     limits, _ = shared(2, places=4)
     with limits.job():
         limits.enter("slow")
@@ -42,7 +42,7 @@ def test_a_job_that_finds_its_lane_full_is_given_back():
                 limits.enter("other")
 
 
-def test_a_lane_that_has_room_again_is_told():
+def test_provider_limits__a_freed_slot_is_announced():
     limits, told = shared(2, places=2)
     with limits.job():
         limits.enter("slow")
@@ -52,7 +52,7 @@ def test_a_lane_that_has_room_again_is_told():
     assert told
 
 
-def test_callers_and_patrols_are_not_counted():
+def test_provider_limits__callers_and_patrols_are_not_counted():
     limits, _ = shared(2, places=2)
     for _ in range(3):
         limits.enter("slow")
@@ -61,7 +61,7 @@ def test_callers_and_patrols_are_not_counted():
     assert limits.saturated == frozenset()
 
 
-def test_a_single_backend_has_all_places():
+def test_provider_limits__a_single_backend_gets_all_worker_slots():
     limits, _ = shared(1, places=2)
     with contextlib.ExitStack() as jobs:
         for _ in range(9):
@@ -113,7 +113,7 @@ async def wait_running(living, sandbox_id):
 
 
 @pytest.mark.needs_engine
-async def test_a_backend_that_hangs_takes_no_places_of_another_and_is_gone_on_with(
+async def test_provider_limits__a_hanging_backend_takes_no_slots_of_another(
     database, at_two, proxy
 ):
     fast, slow = at_two

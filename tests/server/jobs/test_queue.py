@@ -10,7 +10,7 @@ from tests.server.jobs.job_actions import claim, enqueue, in_, read
 from tests.server.jobs.running_scheduler import HEARING, POLLING, Work, lease, running_scheduler
 
 
-async def test_due_jobs_are_carried_out_and_settled(database, sessions):
+async def test_scheduler__runs_and_acknowledges_due_jobs(database, sessions):
     later = in_(hours=1)
     work = Work(at=later)
     work.may_finish.set()
@@ -23,7 +23,7 @@ async def test_due_jobs_are_carried_out_and_settled(database, sessions):
     assert (await read(sessions, "one")).run_at == later
 
 
-async def test_no_more_is_done_at_once_than_there_are_places(database, sessions):
+async def test_scheduler__runs_no_more_jobs_than_worker_slots(database, sessions):
     work = Work()
     await enqueue(sessions, *map(str, range(9)))
 
@@ -35,7 +35,7 @@ async def test_no_more_is_done_at_once_than_there_are_places(database, sessions)
     assert work.most_at_once == 3
 
 
-async def test_a_finished_job_makes_room_for_the_next_without_waiting(database, sessions):
+async def test_scheduler__a_finished_job_makes_room_at_once(database, sessions):
     work = Work()
     work.may_finish.set()
     await enqueue(sessions, *map(str, range(9)))
@@ -44,7 +44,7 @@ async def test_a_finished_job_makes_room_for_the_next_without_waiting(database, 
         await work.wait_begun(9)
 
 
-async def test_what_becomes_due_wakes_a_sleeping_scheduler(database, sessions):
+async def test_scheduler__a_due_job_wakes_it(database, sessions):
     work = Work()
     work.may_finish.set()
     async with running_scheduler(database, work, policy=HEARING):
@@ -54,7 +54,7 @@ async def test_what_becomes_due_wakes_a_sleeping_scheduler(database, sessions):
             await work.wait_begun(number)
 
 
-async def test_a_scheduler_sleeps_until_the_next_instant_that_is_due(database, sessions):
+async def test_scheduler__sleeps_until_the_next_due_instant(database, sessions):
     work = Work()
     work.may_finish.set()
     await enqueue(sessions, "one", at=in_(seconds=1))
@@ -63,7 +63,7 @@ async def test_a_scheduler_sleeps_until_the_next_instant_that_is_due(database, s
         await work.wait_begun(1)
 
 
-async def test_what_is_wanted_while_it_is_done_is_done_again(database, sessions):
+async def test_scheduler__a_request_during_the_work_runs_the_job_again(database, sessions):
     work = Work(at=in_(hours=1))
     await enqueue(sessions, "one")
 
@@ -74,7 +74,7 @@ async def test_what_is_wanted_while_it_is_done_is_done_again(database, sessions)
         await work.wait_begun(2)
 
 
-async def test_a_job_stays_leased_for_as_long_as_it_takes(database, sessions):
+async def test_scheduler__a_long_job_keeps_its_lease(database, sessions):
     work = Work()
     await enqueue(sessions, "one")
     policy = replace(POLLING, lease=timedelta(seconds=3))
@@ -94,7 +94,7 @@ async def test_a_job_stays_leased_for_as_long_as_it_takes(database, sessions):
     assert len(work.jobs) == 1
 
 
-async def test_a_job_that_fails_is_tried_again_until_it_is_dead(database, sessions):
+async def test_scheduler__a_failing_job_is_retried_until_it_is_dead(database, sessions):
     attempts = []
 
     async def break_down(job):
@@ -114,7 +114,7 @@ async def test_a_job_that_fails_is_tried_again_until_it_is_dead(database, sessio
     assert (await read(sessions, "one")).last_error == "RuntimeError: no way"
 
 
-async def test_a_job_that_hangs_is_given_up(database, sessions):
+async def test_scheduler__a_hanging_job_is_cancelled(database, sessions):
     work = Work()
     policy = replace(POLLING, longest_run=timedelta(milliseconds=50), max_attempts=1)
     await enqueue(sessions, "one")
@@ -127,7 +127,7 @@ async def test_a_job_that_hangs_is_given_up(database, sessions):
         await until(dead, timeout=60)
 
 
-async def test_a_job_that_ends_whoever_takes_it_dies(database, sessions):
+async def test_scheduler__a_job_that_kills_its_workers_becomes_dead(database, sessions):
     await enqueue(sessions, "one")
     for _ in range(POLLING.max_attempts):
         assert await claim(sessions, "crashes", lease=timedelta())
@@ -142,7 +142,7 @@ async def test_a_job_that_ends_whoever_takes_it_dies(database, sessions):
     assert not work.jobs
 
 
-async def test_an_intent_is_carried_out_by_who_committed_it(database, sessions):
+async def test_scheduler__the_server_that_commits_a_job_runs_it(database, sessions):
     work = Work(at=in_(hours=1))
     work.may_finish.set()
     async with running_scheduler(database, work) as scheduler:
@@ -154,7 +154,7 @@ async def test_an_intent_is_carried_out_by_who_committed_it(database, sessions):
     assert (await read(sessions, "one")).leased_by is None
 
 
-async def test_who_committed_an_intent_is_told_why_it_failed(database, sessions):
+async def test_scheduler__the_committer_gets_the_error(database, sessions):
     async def break_down(job):
         raise RuntimeError("no way")
 
@@ -166,7 +166,7 @@ async def test_who_committed_an_intent_is_told_why_it_failed(database, sessions)
     assert (await read(sessions, "one")).run_at
 
 
-async def test_a_caller_that_goes_away_leaves_its_intent_to_others(database, sessions):
+async def test_scheduler__a_disconnected_caller_leaves_the_job_to_others(database, sessions):
     work = Work()
     async with running_scheduler(database, work) as scheduler:
         job = await lease(scheduler, sessions)

@@ -6,7 +6,7 @@ from tests.server.jobs.job_actions import claim, enqueue, read
 from tests.server.jobs.running_scheduler import POLLING, Work, lease, running_scheduler
 
 
-async def test_a_stop_finishes_what_is_under_way(database, sessions):
+async def test_scheduler_stop__finishes_running_jobs(database, sessions):
     work = Work()
     await enqueue(sessions, "one")
     async with running_scheduler(database, work) as scheduler:
@@ -18,7 +18,7 @@ async def test_a_stop_finishes_what_is_under_way(database, sessions):
     assert (row.leased_by, row.run_at) == (None, None)
 
 
-async def test_a_stop_takes_nothing_new(database, sessions):
+async def test_scheduler_stop__takes_no_new_jobs(database, sessions):
     work = Work()
     await enqueue(sessions, "one", "two")
     async with running_scheduler(database, work, policy=replace(POLLING, slots=1)) as scheduler:
@@ -29,7 +29,7 @@ async def test_a_stop_takes_nothing_new(database, sessions):
     assert len(work.jobs) == 1
 
 
-async def test_what_does_not_finish_in_time_is_given_to_others(database, sessions):
+async def test_scheduler_stop__releases_jobs_that_do_not_finish_in_time(database, sessions):
     work = Work()
     await enqueue(sessions, "one", "two")
     async with running_scheduler(
@@ -41,7 +41,7 @@ async def test_what_does_not_finish_in_time_is_given_to_others(database, session
     assert [job.attempts for job in await claim(sessions, "b")] == [1, 1]
 
 
-async def test_a_lease_for_a_caller_is_finished_too(database, sessions):
+async def test_scheduler_stop__finishes_a_job_leased_for_a_caller(database, sessions):
     work = Work()
     async with running_scheduler(database, work) as scheduler:
         job = await lease(scheduler, sessions)

@@ -35,7 +35,7 @@ async def server(database, sessions, backend_at):
         yield server
 
 
-async def test_a_life_is_measured_in_all_its_parts(server):
+async def test_metrics__each_phase_of_a_sandbox_is_measured(server):
     pausing = {"act": "pause", "state": "paused"}
     pauses = value("transition_seconds_count", **pausing)
     events = value("events_total", type="sandbox.paused", cause="request")
@@ -53,7 +53,7 @@ async def test_a_life_is_measured_in_all_its_parts(server):
     await rises("job_lag_seconds_count", above=jobs, kind="admission")
 
 
-async def test_a_providers_failures_are_counted_by_their_codes(backend_at, proxy, new_sandbox):
+async def test_metrics__provider_failures_are_counted_by_code(backend_at, proxy, new_sandbox):
     backend = backend_at(proxy.url, name="failing")
     for fault in (lose_answer, answer_with(429)):
         proxy.on("POST /v2/sandboxes", fault)
@@ -77,7 +77,7 @@ async def test_a_providers_failures_are_counted_by_their_codes(backend_at, proxy
     assert not [one for one in errors if told.items() <= one.labels.items()]
 
 
-async def test_what_holds_the_event_loop_up_is_seen():
+async def test_metrics__a_blocked_event_loop_is_visible():
     before = value("event_loop_lag_seconds_sum")
     watching = asyncio.create_task(watch_event_loop(every=timedelta()))
     await asyncio.sleep(0)

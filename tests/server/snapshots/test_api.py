@@ -15,14 +15,14 @@ async def caller(app, make_key):
         yield caller
 
 
-async def test_a_sandbox_of_which_nothing_was_kept_has_an_empty_list(caller, sessions):
+async def test_snapshots__a_sandbox_without_snapshots_has_an_empty_list(caller, sessions):
     await add_backend(sessions)
     row = await add_sandbox(sessions, await find_tenant(sessions), backend="local")
     told = await caller.get(f"/v1/sandboxes/{row.id}/snapshots")
     assert told.json() == {"items": [], "next_cursor": None}
 
 
-async def test_what_was_kept_of_a_sandbox_is_listed_when_its_record_is_gone(caller, sessions):
+async def test_snapshots__are_listed_after_the_sandboxes_record_is_gone(caller, sessions):
     await add_backend(sessions)
     tenant_id, sandbox_id = await find_tenant(sessions), new_id()
     async with sessions.begin() as session:
@@ -33,11 +33,11 @@ async def test_what_was_kept_of_a_sandbox_is_listed_when_its_record_is_gone(call
     assert kept["sandbox_id"] == sandbox_id
 
 
-async def test_a_sandbox_that_never_was_has_no_list(caller):
+async def test_snapshots__an_unknown_sandbox_has_no_list(caller):
     answer = await caller.get(f"/v1/sandboxes/{new_id()}/snapshots")
     assert_problem(answer, status=404, code="sandbox-not-found")
 
 
-async def test_without_any_backend_nothing_is_created_and_the_reason_told(caller):
+async def test_create__without_a_backend_fails_with_a_reason(caller):
     answer = await caller.post("/v1/sandboxes", json={})
     assert_problem(answer, status=503, code="no-backend")

@@ -51,7 +51,7 @@ async def no_snapshots_left(server):
     await until(gone, timeout=60)
 
 
-async def test_a_snapshot_is_a_template_that_outlives_its_sandbox(server):
+async def test_snapshot__is_a_template_that_outlives_its_sandbox(server):
     controller, caller = server.controller, server.caller
     source = await with_file(server)
     snapshot = await server.copies.create(caller, source.id, name="before lunch")
@@ -71,7 +71,7 @@ async def list_snapshots(server, caller=None):
     )
 
 
-async def test_another_tenants_snapshot_is_no_template_and_not_there(server):
+async def test_snapshot__another_tenants_is_neither_template_nor_visible(server):
     snapshot = await server.copies.create(server.caller, (await server.running()).id)
     await server.add_tenant(other := new_id())
     stranger = caller_of(other)
@@ -86,7 +86,7 @@ async def test_another_tenants_snapshot_is_no_template_and_not_there(server):
     assert await list_snapshots(server, stranger) == []
 
 
-async def test_a_deleted_snapshot_goes_when_no_sandbox_stands_on_it(server):
+async def test_snapshot__a_deleted_one_is_removed_after_its_last_sandbox(server):
     snapshot = await server.copies.create(server.caller, (await server.running()).id)
     row = await server.running(template=snapshot.id)
 
@@ -100,7 +100,7 @@ async def test_a_deleted_snapshot_goes_when_no_sandbox_stands_on_it(server):
     assert await server.living.job(SNAPSHOT, snapshot.id) is None
 
 
-async def test_a_snapshot_of_what_is_not_there_yet_or_any_more_is_none(server):
+async def test_snapshot__needs_a_sandbox_that_is_started_and_not_ended(server):
     row = await server.queued()
     with pytest.raises(NotReady):
         await server.copies.create(server.caller, row.id)
@@ -115,7 +115,7 @@ async def test_a_snapshot_of_what_is_not_there_yet_or_any_more_is_none(server):
     await no_snapshots_left(server)
 
 
-async def test_a_fork_has_the_files_and_wishes_of_its_source_and_a_life_of_its_own(server):
+async def test_fork__has_the_sources_files_and_settings_and_its_own_lifecycle(server):
     source = await with_file(
         server, user_id="ada", session_id="one", metadata={"a": "b"}, envs={"X": "y"}, timeout=HOUR
     )
@@ -130,7 +130,7 @@ async def test_a_fork_has_the_files_and_wishes_of_its_source_and_a_life_of_its_o
     assert await (await files(server, source)).read("kept") == "as it was"
 
 
-async def test_what_a_fork_stands_on_is_listed_nowhere_and_goes_with_it(server):
+async def test_fork__its_base_is_not_listed_and_is_removed_with_it(server):
     source = await server.running()
     fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
     [snapshot] = await server.snapshots()
@@ -142,14 +142,14 @@ async def test_what_a_fork_stands_on_is_listed_nowhere_and_goes_with_it(server):
     assert await server.living.backend.find_snapshot(snapshot.id) is None
 
 
-async def test_a_paused_sandbox_is_forked_and_stays_paused(server):
+async def test_fork__a_paused_source_stays_paused(server):
     source = await server.paused()
     fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
     assert fork.state is State.RUNNING
     assert (await server.living.row(source.id)).state is State.PAUSED
 
 
-async def test_a_fork_that_cannot_be_taken_has_failed_and_leaves_nothing(server):
+async def test_fork__a_failed_copy_fails_the_fork_and_leaves_nothing(server):
     source = await server.running()
     await server.living.backend.kill(source.backend_sandbox_id)
     with pytest.raises(StartFailed, match="no sandbox"):
@@ -157,7 +157,7 @@ async def test_a_fork_that_cannot_be_taken_has_failed_and_leaves_nothing(server)
     await no_snapshots_left(server)
 
 
-async def test_a_fork_asked_for_twice_under_one_name_is_one(server, replica):
+async def test_fork__a_repetition_with_one_key_is_one_fork(server, replica):
     source = await server.running()
     name = Idempotency.of("key", method="POST", path=f"/{source.id}/fork", body={})
     forks = await asyncio.gather(
@@ -171,7 +171,7 @@ async def test_a_fork_asked_for_twice_under_one_name_is_one(server, replica):
     assert len(await server.living.backend.list_all()) == 2
 
 
-async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty, proxy):
+async def test_fork__reports_that_its_copy_is_being_taken(database, living, faulty, proxy):
     async with running_server(database, faulty, policy=IMPATIENT) as server:
         source = await server.running()
         proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", hold)
@@ -184,7 +184,7 @@ async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty
         assert gone.state is State.STOPPED
 
 
-async def test_a_fork_that_is_deleted_before_it_begins_leaves_nothing(server):
+async def test_fork__one_deleted_before_it_starts_leaves_nothing(server):
     source = await server.running()
     await server.set_capacity(0)
     fork = await server.copies.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
@@ -192,7 +192,7 @@ async def test_a_fork_that_is_deleted_before_it_begins_leaves_nothing(server):
     await no_snapshots_left(server)
 
 
-async def test_a_copy_whose_answer_was_lost_is_taken_once_more_under_its_name(
+async def test_fork__a_copy_with_a_lost_answer_is_taken_again_under_its_name(
     database, living, faulty, proxy
 ):
     async with running_server(database, faulty) as server:
@@ -205,7 +205,7 @@ async def test_a_copy_whose_answer_was_lost_is_taken_once_more_under_its_name(
 
 
 @pytest.mark.parametrize("was_taken", [False, True])
-async def test_a_fork_whose_server_died_is_finished_by_another(database, living, was_taken):
+async def test_fork__another_server_finishes_the_fork_of_a_dead_one(database, living, was_taken):
     source = await living.row(await living.started())
     snapshot_id = new_id()
     fork_id = await living.queued(template=snapshot_id)
@@ -230,7 +230,7 @@ async def test_a_fork_whose_server_died_is_finished_by_another(database, living,
         assert await living.backend.find_snapshot(snapshot_id) is None
 
 
-async def test_a_deletion_whose_server_died_is_finished_by_another(database, living):
+async def test_snapshot__another_server_finishes_the_deletion_of_a_dead_one(database, living):
     source = await living.row(await living.started())
     snapshot_id = new_id()
     await living.backend.snapshot(source.backend_sandbox_id, name=snapshot_id)

@@ -46,7 +46,7 @@ async def create_sandbox(server):
     )
 
 
-def test_the_engine_alone_is_root_with_files_and_a_session_of_its_own(started):
+def test_engine__only_it_is_root_with_its_own_files_and_session(started):
     assert started.engine_dir.stat().st_mode & 0o777 == 0o700
     assert started.engine_dir.stat().st_uid == 0
     assert os.getsid(started.engine_pid) == started.engine_pid
@@ -56,7 +56,7 @@ def test_the_engine_alone_is_root_with_files_and_a_session_of_its_own(started):
     assert "Uid:\t0" not in Path(f"/proc/{serving}/status").read_text()
 
 
-async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started):
+async def test_engine__one_left_by_a_crashed_server_runs_on_and_is_found_again(started):
     sandbox = await create_sandbox(started)
     before = note_of(started)
     started.kill()
@@ -67,7 +67,7 @@ async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started
 
 
 @pytest.mark.slow  # waits for a port through several starts
-async def test_an_engine_whose_port_was_taken_meanwhile_comes_back_there_once_it_is_free(started):
+async def test_engine__returns_to_its_port_once_that_is_free(started):
     sandbox = await create_sandbox(started)
     before = note_of(started)
     os.kill(before.pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ async def test_an_engine_whose_port_was_taken_meanwhile_comes_back_there_once_it
     assert note_of(started).port == before.port
 
 
-async def test_an_engine_that_dies_is_started_again_where_it_was(started):
+async def test_engine__is_restarted_with_its_state_after_it_died(started):
     sandbox = await create_sandbox(started)
     before = note_of(started)
     os.kill(before.pid, signal.SIGKILL)
@@ -114,13 +114,13 @@ async def test_an_engine_that_dies_is_started_again_where_it_was(started):
     assert started.stop() == 0
 
 
-def test_a_stop_ends_the_engine_too(started):
+def test_engine__a_stop_ends_it(started):
     assert started.stop() == 0
     assert engine_of(started) is None
 
 
 @pytest.mark.slow  # two more starts
-def test_a_note_of_an_engine_that_is_no_more_is_not_believed(server):
+def test_engine__the_record_of_an_ended_one_is_ignored(server):
     server.engine_dir.mkdir(parents=True)
     note = {"pid": os.getpid(), "began": "another boot/1", "port": 3400, "log_at": 0}
     (server.engine_dir / NOTE).write_text(json.dumps(note))

@@ -74,7 +74,7 @@ def with_password(url, password):
         (PASSWORD, "DATABASE_URL is not the URL of a PostgreSQL database"),
     ],
 )
-async def test_a_database_that_cannot_be_reached_is_found_out_before_the_engine(
+async def test_failed_start__an_unreachable_database_is_reported_before_the_engine_starts(
     server, left, url, said
 ):
     server.variables["DATABASE_URL"] = url
@@ -84,7 +84,9 @@ async def test_a_database_that_cannot_be_reached_is_found_out_before_the_engine(
     await never_started(server, left)
 
 
-async def test_a_wrong_password_is_found_out_before_the_engine(server, left, database_url):
+async def test_failed_start__a_wrong_password_is_reported_before_the_engine_starts(
+    server, left, database_url
+):
     server.variables["DATABASE_URL"] = with_password(database_url, PASSWORD)
     told = await refuse(server)
     assert "Correct the user or the password in DATABASE_URL." in told
@@ -92,7 +94,9 @@ async def test_a_wrong_password_is_found_out_before_the_engine(server, left, dat
     await never_started(server, left)
 
 
-async def test_a_missing_database_is_found_out_before_the_engine(server, left, database_url):
+async def test_failed_start__a_missing_database_is_reported_before_the_engine_starts(
+    server, left, database_url
+):
     server.variables["DATABASE_URL"] = database_url.replace("/test_", "/missing_")
     told = await refuse(server)
     assert 'database "missing_' in told
@@ -100,7 +104,7 @@ async def test_a_missing_database_is_found_out_before_the_engine(server, left, d
     await never_started(server, left)
 
 
-async def test_a_database_that_is_not_ours_is_found_out_before_the_engine(
+async def test_failed_start__a_foreign_database_is_reported_before_the_engine_starts(
     server, left, database_url, database
 ):
     name = database_url.rpartition("/")[2].partition("?")[0]
@@ -118,7 +122,7 @@ async def test_a_database_that_is_not_ours_is_found_out_before_the_engine(
     await never_started(server, left)
 
 
-async def test_a_directory_that_is_closed_to_the_account_is_found_out_before_the_engine(
+async def test_failed_start__a_directory_closed_to_the_account_is_reported_before_the_engine_starts(
     server, left
 ):
     server.directory.chmod(0o700)
@@ -127,7 +131,7 @@ async def test_a_directory_that_is_closed_to_the_account_is_found_out_before_the
     await never_started(server, left)
 
 
-async def test_a_port_that_is_taken_is_found_out_before_the_engine(server, left):
+async def test_failed_start__a_port_in_use_is_reported_before_the_engine_starts(server, left):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = await refuse(server, "--port", str(port))
@@ -135,20 +139,20 @@ async def test_a_port_that_is_taken_is_found_out_before_the_engine(server, left)
     await never_started(server, left)
 
 
-async def test_templates_that_cannot_be_used_are_found_out_before_the_engine(server, left):
+async def test_failed_start__invalid_templates_are_reported_before_the_engine_starts(server, left):
     told = await refuse(server, "--template-dir", str(server.directory))
     assert "templates/e2b.toml is missing in" in told
     await never_started(server, left)
 
 
-async def test_an_engine_that_cannot_start_takes_the_database_along(server, left):
+async def test_failed_start__an_engine_that_cannot_start_stops_the_database(server, left):
     server.variables["SANDBOX_ENGINE_RUNTIME"] = "no-such-runtime"
     assert "no-such-runtime: not found" in await refuse(server)
     assert not EmbeddedPostgres(server.state_dir / "postgres").is_running
     await leftovers.nothing(left)
 
 
-async def test_an_engine_directory_that_cannot_be_used_is_named(server, left, tmp_path):
+async def test_failed_start__an_unusable_engine_directory_is_named(server, left, tmp_path):
     file = tmp_path / "file"
     file.touch()
     told = await refuse(server, "--engine-dir", str(file))
@@ -156,9 +160,7 @@ async def test_an_engine_directory_that_cannot_be_used_is_named(server, left, tm
     assert "--engine-dir" in told
 
 
-async def test_an_engine_that_turns_out_to_be_the_wrong_one_is_stopped(
-    server, left, database_url, sessions
-):
+async def test_failed_start__the_wrong_engine_is_stopped(server, left, database_url, sessions):
     await add(sessions, tenant(), backend("local"), sandbox(State.RUNNING))
     async with sessions.begin() as session:
         await InstallationRepository(session).find_or_make()
@@ -211,7 +213,7 @@ async def has_made_a_ready_sandbox(left):
         pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
-async def test_a_start_that_is_interrupted_stops_what_it_started(
+async def test_failed_start__an_interrupted_one_stops_what_it_started(
     server, left, database_url, number, ending
 ):
     server.variables["DATABASE_URL"] = database_url
@@ -246,7 +248,7 @@ async def find_serving(server):
         (signal.SIGKILL, False, 128 + signal.SIGKILL),
     ],
 )
-async def test_a_server_that_ends_before_it_serves_takes_its_engine_along(
+async def test_failed_start__a_server_that_ends_before_it_serves_stops_its_engine(
     server, left, database_url, number, to_parent, ending
 ):
     server.variables["DATABASE_URL"] = database_url
@@ -260,7 +262,7 @@ async def test_a_server_that_ends_before_it_serves_takes_its_engine_along(
 
 
 @pytest.mark.slow  # builds the base image
-async def test_a_start_that_is_interrupted_ends_the_build_of_the_base_image(server, left):
+async def test_failed_start__an_interrupted_one_ends_the_build_of_the_base_image(server, left):
     images = server.directory / "images"
     server.variables["SANDBOX_ENGINE_IMAGES_DIR"] = str(images)
     server.launch()
@@ -294,7 +296,7 @@ async def run(server, sandbox_id, command):
 
 @pytest.mark.slow  # three starts; `test_stopping` has sandboxes that survive a stop and a crash
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_sandbox_of_before_survives_a_start_that_fails(server, left, number):
+async def test_failed_start__existing_sandboxes_survive(server, left, number):
     server.start()
     sandbox_id = await create(server)
     await run(server, sandbox_id, "nohup sleep 1000 >/dev/null 2>&1 & echo $! > /tmp/pid")
@@ -315,7 +317,7 @@ async def engine_is_gone(server):
 
 
 @pytest.mark.slow  # three starts
-async def test_an_engine_of_before_goes_on_after_a_start_that_fails(server, database_url):
+async def test_failed_start__an_existing_engine_runs_on(server, database_url):
     server.variables["DATABASE_URL"] = database_url
     server.start()
     sandbox_id = await create(server)

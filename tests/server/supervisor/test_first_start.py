@@ -27,20 +27,18 @@ async def here(settings, sessions):
     return here
 
 
-async def test_an_engine_without_sandboxes_may_be_replaced(settings):
+async def test_first_start__an_engine_without_sandboxes_may_be_replaced(settings):
     await get_ready(settings, engine=OURS)
     await get_ready(settings, engine=OTHER)
 
 
-async def test_the_sandboxes_of_one_engine_are_not_looked_for_at_another(settings, here):
+async def test_first_start__another_engine_than_that_of_the_sandboxes_is_refused(settings, here):
     with pytest.raises(CannotServe, match="belong to another engine"):
         await get_ready(settings, engine=OTHER)
     await get_ready(settings, engine=OURS)
 
 
-async def test_an_engine_that_is_gone_is_given_up_with_its_sandboxes_alone(
-    settings, sessions, here
-):
+async def test_forget_engine__ends_only_the_sandboxes_of_the_lost_engine(settings, sessions, here):
     elsewhere = sandbox(State.RUNNING, candidates=["e2b"])
     await add(sessions, backend("e2b"), elsewhere)
     async with sessions.begin() as session:

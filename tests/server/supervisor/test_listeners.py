@@ -4,7 +4,7 @@ import socket
 from sandbox_server.supervisor.listeners import listen
 
 
-async def test_small_writes_are_not_held_back():
+async def test_listeners__small_writes_are_sent_without_delay():
     [listener] = listen("127.0.0.1", 0)
     accepted = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(

@@ -27,7 +27,7 @@ def closed():
 
 
 @pytest.mark.slow  # a start of another account, which cannot be forked
-async def test_it_runs_from_where_its_account_may_not_go(server, closed):
+async def test_privileges__the_server_runs_from_a_directory_closed_to_its_account(server, closed):
     server.programs_at(closed / "clone" / "src")
     server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as anybody:
@@ -36,7 +36,7 @@ async def test_it_runs_from_where_its_account_may_not_go(server, closed):
     assert server.stop() == 0
 
 
-def test_whoever_serves_sees_our_programs_and_nothing_else_there(server, closed):
+def test_privileges__the_server_sees_only_our_programs_there(server, closed):
     server.programs_at(closed / "clone" / "src")
     server.start()
     (serving,) = server.children
@@ -49,7 +49,7 @@ def test_whoever_serves_sees_our_programs_and_nothing_else_there(server, closed)
 
 
 @pytest.mark.slow  # a start of another account, which cannot be forked
-def test_programs_that_its_account_may_not_read_are_named(server, closed):
+def test_privileges__programs_that_the_account_cannot_read_are_named(server, closed):
     (closed / "clone" / "src").chmod(0o700)
     server.programs_at(closed / "clone" / "src")
     refused = server.run("serve", "--port", "0")

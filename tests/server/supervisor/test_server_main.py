@@ -17,7 +17,7 @@ def status_of(pid, field):
     return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
 
 
-async def test_the_first_start_tells_the_admin_key_once_and_keeps_it_private(started):
+async def test_first_start__prints_the_admin_key_once_and_keeps_it_private(started):
     assert started.admin_key in started.said
     assert (started.state_dir / "admin.key").stat().st_mode & 0o777 == 0o600
     async with started.client() as admin:
@@ -30,7 +30,7 @@ async def test_the_first_start_tells_the_admin_key_once_and_keeps_it_private(sta
 
 
 @as_root
-def test_whoever_serves_is_not_root_and_cannot_become_it(running):
+def test_privileges__the_serving_process_is_not_root_and_cannot_become_it(running):
     (serving,) = running.children
     assert status_of(running.pid, "Uid")[0] == "0"
     assert "0" not in status_of(serving, "Uid") + status_of(serving, "Gid")
@@ -40,7 +40,7 @@ def test_whoever_serves_is_not_root_and_cannot_become_it(running):
 
 
 @as_root
-def test_the_database_runs_as_the_account_that_serves(running):
+def test_privileges__the_database_runs_as_the_servers_account(running):
     (serving,) = running.children
     data = running.state_dir / "postgres" / "data"
     assert str(data.stat().st_uid) == status_of(serving, "Uid")[0]
@@ -48,7 +48,7 @@ def test_the_database_runs_as_the_account_that_serves(running):
 
 
 @as_root
-def test_no_part_of_a_killed_server_stays_to_hold_its_port(started):
+def test_serve__no_part_of_a_killed_server_holds_its_port(started):
     (pid,) = started.children
     serving = ProcessHandle.find(ProcessIdentity.of(pid))
     assert serving is not None
@@ -59,21 +59,21 @@ def test_no_part_of_a_killed_server_stays_to_hold_its_port(started):
 
 
 @as_root
-def test_a_server_whose_serving_part_dies_ends_and_starts_again(started):
+def test_serve__ends_with_its_serving_process_and_starts_again(started):
     (serving,) = started.children
     os.kill(serving, signal.SIGKILL)
     assert started.wait() == 128 + signal.SIGKILL
     started.start()
 
 
-def test_one_state_directory_has_one_server(running):
+def test_serve__one_server_per_state_directory(running):
     second = running.run("serve", "--port", "0")
     assert second.returncode == 78
     assert f"Another server (pid {running.pid}) is using {running.state_dir}" in second.stderr
     assert "Traceback" not in second.stderr
 
 
-def test_a_taken_port_is_named(running):
+def test_serve__a_port_in_use_is_named(running):
     port = running.url.rpartition(":")[2]
     with server_process(variables=running.variables) as second:
         refused = second.run("serve", "--port", port)
@@ -81,18 +81,18 @@ def test_a_taken_port_is_named(running):
     assert refused.stderr.startswith(f"Port {port} of 127.0.0.1 is in use. Choose another --port.")
 
 
-def test_a_stop_leaves_nothing_running(started):
+def test_stop__leaves_no_process(started):
     assert started.stop() == 0
     assert not (started.state_dir / "postgres" / "data" / "postmaster.pid").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_stops_at_each_signal_that_asks_for_it(started, number):
+def test_stop__at_each_stop_signal(started, number):
     os.kill(started.pid, number)
     assert started.wait() == 0
 
 
-def test_a_setting_that_cannot_be_is_named_with_its_variable(server):
+def test_settings__an_invalid_one_is_named_with_its_variable(server):
     refused = server.run("serve", "--port", "many")
     assert refused.returncode == 2
     assert "SANDBOX_SERVER_PORT" in refused.stderr

@@ -36,21 +36,21 @@ async def create(server, *, wait):
         return await admin.post("/v1/sandboxes", params={"wait": wait}, json={})
 
 
-async def test_a_request_under_way_is_answered_before_the_end(started, ask):
+async def test_stop__a_running_request_is_answered(started, ask):
     asking = await ask(wait=3)
     os.kill(started.pid, signal.SIGTERM)
     assert (await asking).status_code == 202
     assert await asyncio.to_thread(started.wait) == 0
 
 
-async def test_nothing_new_is_taken_while_it_stops(started, ask):
+async def test_stop__new_connections_are_refused(started, ask):
     await ask(wait=3)
     os.kill(started.pid, signal.SIGTERM)
     await until(lambda: refuses(started))
     assert await asyncio.to_thread(started.wait) == 0
 
 
-async def test_a_second_signal_ends_it_at_once(started, ask):
+async def test_stop__a_second_signal_ends_it_at_once(started, ask):
     asking = await ask(wait=4 * STOP_TIMEOUT_S)
     os.kill(started.pid, signal.SIGTERM)
     await until(lambda: refuses(started))
@@ -62,7 +62,7 @@ async def test_a_second_signal_ends_it_at_once(started, ask):
 
 
 @pytest.mark.slow  # waits until the patience of a stop is over
-async def test_a_request_that_takes_too_long_does_not_keep_it_from_ending(started, ask):
+async def test_stop__a_slow_request_does_not_prevent_it(started, ask):
     assert started.stop() == 0
     started.start("--stop-timeout-s", "1")
     asking = await ask(wait=4 * STOP_TIMEOUT_S)

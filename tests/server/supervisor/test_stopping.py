@@ -41,7 +41,7 @@ async def run(server, sandbox_id, command):
     return answer.json()["output"]
 
 
-async def test_what_runs_is_paused_by_a_stop_and_goes_on_when_it_is_used_again(started):
+async def test_stop__pauses_running_sandboxes_and_the_next_use_resumes_them(started):
     sandbox_id = await create(started)
     await run(started, sandbox_id, "nohup sleep 1000 >/dev/null 2>&1 & echo $! > /tmp/pid")
     assert started.stop() == 0
@@ -53,7 +53,7 @@ async def test_what_runs_is_paused_by_a_stop_and_goes_on_when_it_is_used_again(s
     assert (await read(started, sandbox_id))["state"] == "running"
 
 
-async def test_what_runs_goes_on_through_a_crash(started):
+async def test_crash__running_sandboxes_run_on(started):
     sandbox_id = await create(started)
     started.kill()
     started.start()
@@ -62,7 +62,7 @@ async def test_what_runs_goes_on_through_a_crash(started):
 
 
 @pytest.mark.slow  # a crash needs an engine of its own
-async def test_a_crashed_engine_is_back_for_the_sandboxes_it_had(started):
+async def test_crash__a_crashed_engine_returns_with_its_sandboxes(started):
     sandbox_id = await create(started)
     os.kill(started.engine_pid, signal.SIGKILL)
 
@@ -75,7 +75,7 @@ async def test_a_crashed_engine_is_back_for_the_sandboxes_it_had(started):
     assert (await read(started, sandbox_id))["state"] == "running"
 
 
-async def test_no_secret_is_ever_logged(started):
+async def test_log__contains_no_secrets(started):
     async with started.client() as admin:
         body = {"envs": {"TOKEN": "hunter2"}, "metadata": {"a": "b"}}
         created = await admin.post("/v1/sandboxes", json=body)
@@ -96,7 +96,7 @@ async def test_no_secret_is_ever_logged(started):
 
 
 @pytest.mark.slow  # two servers of its own
-async def test_a_stop_touches_no_sandbox_where_other_servers_may_share_the_database(database_url):
+async def test_stop__leaves_sandboxes_running_with_a_shared_database(database_url):
     with server_process(variables={"DATABASE_URL": database_url}) as server:
         server.start()
         sandbox_id = await create(server)
@@ -107,7 +107,7 @@ async def test_a_stop_touches_no_sandbox_where_other_servers_may_share_the_datab
         assert await run(server, sandbox_id, "echo alive") == "alive\n"
 
 
-async def test_servers_on_one_database_share_everything(database_url, engine):
+async def test_shared_database__servers_share_everything(database_url, engine):
     variables = variables_of(engine, database_url)
     with server_process(variables=variables) as first, server_process(variables=variables) as other:
         first.start()

@@ -34,7 +34,7 @@ async def is_told(stream, sandbox_id):
     return False
 
 
-async def test_a_stop_ends_streams_at_once_and_they_go_on_after_the_next_start(started):
+async def test_stop__ends_streams_at_once_and_they_resume_after_the_next_start(started):
     async with started.client() as admin, asyncio.timeout(60):
         async with following(admin, EVENTS) as stream:
             first = await create(admin)

@@ -70,7 +70,7 @@ def guard_process(directory, **variables):
     )
 
 
-def test_a_server_that_is_done_has_the_engine_stopped(directory):
+def test_sudo_guard__a_finished_server_stops_the_engine(directory):
     with guard_with_sudo(directory, server_url=SERVER) as (address, link):
         assert (directory / "git-server").read_text() == SERVER
         assert link.confirm_start()
@@ -82,7 +82,7 @@ def test_a_server_that_is_done_has_the_engine_stopped(directory):
 
 @pytest.mark.parametrize(("given", "kept_ready"), [(None, "agent"), ("mine", "mine")])
 @pytest.mark.slow  # an engine for each setting
-def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
+def test_sudo_guard__the_default_template_is_kept_ready_unless_configured(
     directory, monkeypatch, given, kept_ready
 ):
     if given is not None:
@@ -94,7 +94,7 @@ def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
     assert f"SANDBOX_ENGINE_READY_TEMPLATES={kept_ready}" in known
 
 
-async def test_a_server_that_does_not_start_leaves_no_engine(directory, left):
+async def test_sudo_guard__a_failed_start_leaves_no_engine(directory, left):
     with guard_with_sudo(directory, server_url=SERVER):
         assert find_engine(directory) is not None
     assert find_engine(directory) is None
@@ -102,7 +102,9 @@ async def test_a_server_that_does_not_start_leaves_no_engine(directory, left):
 
 
 @pytest.mark.slow  # one more end of the pair; each starts engines of its own
-async def test_a_server_that_is_killed_while_it_starts_leaves_no_engine(directory, left, tmp_path):
+async def test_sudo_guard__a_server_killed_during_its_start_leaves_no_engine(
+    directory, left, tmp_path
+):
     with guard_process(directory, SANDBOX_ENGINE_IMAGES_DIR=str(tmp_path / "images")) as guard:
         assert next(line for line in guard.stderr if "base image: " in line)
         guard.stdin.close()  # as the kernel does with those of a server that was killed
@@ -112,7 +114,7 @@ async def test_a_server_that_is_killed_while_it_starts_leaves_no_engine(director
 
 
 @pytest.mark.slow  # one more end of the pair; each starts engines of its own
-def test_an_engine_whose_start_nobody_confirmed_is_not_taken_over(directory):
+def test_sudo_guard__an_unconfirmed_engine_is_not_adopted(directory):
     with guard_process(directory) as guard:
         assert "api_key" in guard.stdout.readline()
         first = find_engine(directory).identity
@@ -123,7 +125,7 @@ def test_an_engine_whose_start_nobody_confirmed_is_not_taken_over(directory):
         assert link.stop_engine()
 
 
-def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directory):
+def test_sudo_guard__a_crashed_server_leaves_the_engine_to_the_next(directory):
     with guard_with_sudo(directory, server_url=SERVER) as (first, link):
         assert link.confirm_start()
     engine = find_engine(directory)
@@ -133,7 +135,7 @@ def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directo
         assert find_engine(directory).identity == engine.identity
 
 
-async def test_an_engine_that_dies_is_started_again(directory):
+async def test_sudo_guard__restarts_an_engine_that_died(directory):
     with guard_with_sudo(directory, server_url=SERVER) as (_, link):
         assert link.confirm_start()
         before = find_engine(directory).identity
@@ -148,14 +150,14 @@ async def test_an_engine_that_dies_is_started_again(directory):
         assert find_engine(directory) is None
 
 
-def test_what_the_engine_lacks_is_told_to_whoever_starts_the_server(directory, monkeypatch):
+def test_sudo_guard__missing_requirements_of_the_engine_are_printed(directory, monkeypatch):
     with monkeypatch.context() as lacking:
         lacking.setenv("SANDBOX_ENGINE_RUNTIME", "no-such-runtime")
         with pytest.raises(CannotServe, match="no-such-runtime: not found"):
             guard_with_sudo(directory, server_url=SERVER).__enter__()
 
 
-def test_without_sudo_the_ways_out_are_named(directory, monkeypatch, tmp_path):
+def test_sudo_guard__without_sudo_the_alternatives_are_named(directory, monkeypatch, tmp_path):
     with monkeypatch.context() as lacking:
         lacking.setenv("PATH", str(tmp_path))
         with pytest.raises(CannotServe, match="Start the server as root"):

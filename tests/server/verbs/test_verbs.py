@@ -23,7 +23,7 @@ async def sandbox_id(call):
     return (await call("create", user_id="u", template_id="base")).json()["sandbox_id"]
 
 
-async def test_create_answers_when_the_sandbox_runs(call, api):
+async def test_create__answers_when_the_sandbox_runs(call, api):
     created = await call("create", user_id="u", sandbox_template_id="base", timeout_seconds=100)
     assert created.status_code == 200
     assert created.json()["status"] == "running"
@@ -32,37 +32,37 @@ async def test_create_answers_when_the_sandbox_runs(call, api):
     assert (told["user_id"], told["template"], told["timeout_s"]) == ("u", "base", 100)
 
 
-async def test_status_tells_what_it_is(api, sandbox_id):
+async def test_status__returns_the_state(api, sandbox_id):
     told = (await api.get("/sandboxes/status", params={"sandbox_id": sandbox_id})).json()
     assert (told["sandbox_id"], told["status"]) == (sandbox_id, "running")
 
 
-async def test_connect_resumes_what_is_paused(call, api, sandbox_id):
+async def test_connect__resumes_a_paused_sandbox(call, api, sandbox_id):
     await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
     connected = await call("connect", sandbox_id=sandbox_id)
     assert (connected.status_code, connected.json()["status"]) == (200, "running")
 
 
 @pytest.mark.parametrize("spelling", ["timeout", "timeout_seconds"])
-async def test_a_timeout_counts_to_the_deletion(call, api, sandbox_id, spelling):
+async def test_timeout__deletes_the_sandbox_at_its_end(call, api, sandbox_id, spelling):
     assert (await call("timeout", sandbox_id=sandbox_id, **{spelling: 90})).status_code == 200
     told = (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()
     assert (told["timeout_s"], told["on_timeout"]) == (90, "delete")
 
 
-async def test_delete_ends_it_and_may_be_repeated(call, sandbox_id):
+async def test_delete__can_be_repeated(call, sandbox_id):
     for _ in range(2):
         deleted = await call("delete", sandbox_id=sandbox_id)
         assert (deleted.status_code, deleted.json()["status"]) == (200, "stopped")
 
 
-async def test_a_link_to_a_port_is_told(call, sandbox_id):
+async def test_expose_port__returns_a_link(call, sandbox_id):
     exposed = (await call("expose-port", sandbox_id=sandbox_id, port=3000)).json()
     assert exposed["port"] == 3000
     assert exposed["url"].startswith(f"http://3000-{sandbox_id}.")
 
 
-async def test_a_command_tells_its_output_and_exit_code(call, sandbox_id):
+async def test_run_command__returns_output_and_exit_code(call, sandbox_id):
     ran = await call("run-command", sandbox_id=sandbox_id, command="echo out; echo err >&2; exit 3")
     assert ran.status_code == 200
     assert sorted(ran.json()["output"].split()) == ["err", "out"]
@@ -70,7 +70,7 @@ async def test_a_command_tells_its_output_and_exit_code(call, sandbox_id):
     assert ran.json()["truncated"] is False
 
 
-async def test_a_command_in_the_background_runs_on(call, sandbox_id):
+async def test_run_command__in_the_background_continues(call, sandbox_id):
     begun = await call(
         "run-command",
         sandbox_id=sandbox_id,
@@ -125,14 +125,14 @@ async def test_run_command__killed_by_a_signal_has_no_exit_code_of_its_own(call,
     assert ran.json()["exit_code"] == -1
 
 
-async def test_a_command_that_takes_too_long_is_a_problem(call, sandbox_id):
+async def test_run_command__a_timeout_is_a_problem(call, sandbox_id):
     late = await call("run-command", sandbox_id=sandbox_id, command="sleep 1002", timeout=1)
     assert late.status_code == 504
     assert late.json()["code"] == "command-timed-out"
 
 
 @pytest.mark.parametrize("spelling", ["path", "file_path"])
-async def test_a_file_is_read_as_it_was_written(call, sandbox_id, spelling):
+async def test_read_file__returns_what_was_written(call, sandbox_id, spelling):
     where = {"sandbox_id": sandbox_id, spelling: "/home/user/a/b"}
     written = await call("write-file", **where, content="grüße\0\n")
     assert written.json() == {"path": "/home/user/a/b", "size": 9}
@@ -157,7 +157,7 @@ async def test_write_file__readers_keep_the_version_that_they_opened(call, sandb
     assert (await reader).json()["output"] == "old"
 
 
-async def test_bytes_that_are_no_text_travel_as_base64(call, sandbox_id):
+async def test_read_file__binary_content_is_base64(call, sandbox_id):
     content = base64.b64encode(b"\xff\x00").decode()
     where = {"sandbox_id": sandbox_id, "path": "/tmp/bytes"}
     await call("write-file", **where, content=content, encoding="base64")
@@ -168,20 +168,20 @@ async def test_bytes_that_are_no_text_travel_as_base64(call, sandbox_id):
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
 
 
-async def test_a_file_that_is_not_there_and_one_that_is_none_are_problems(call, sandbox_id):
+async def test_read_file__a_missing_file_and_a_directory_are_problems(call, sandbox_id):
     missing = await call("read-file", sandbox_id=sandbox_id, path="/nowhere")
     assert (missing.status_code, missing.json()["code"]) == (404, "path-not-found")
     directory = await call("read-file", sandbox_id=sandbox_id, path="/etc")
     assert (directory.status_code, directory.json()["code"]) == (409, "path-refused")
 
 
-async def test_work_wakes_a_paused_sandbox(call, api, sandbox_id):
+async def test_verbs__resume_a_paused_sandbox(call, api, sandbox_id):
     await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
     ran = await call("run-command", sandbox_id=sandbox_id, command="echo awake")
     assert ran.json()["output"] == "awake\n"
 
 
-async def test_work_in_a_sandbox_that_has_ended_is_a_conflict(call, sandbox_id):
+async def test_verbs__an_ended_sandbox_is_a_conflict(call, sandbox_id):
     await call("delete", sandbox_id=sandbox_id)
     refused = await call("run-command", sandbox_id=sandbox_id, command="true")
     assert (refused.status_code, refused.json()["code"]) == (409, "invalid-transition")
@@ -199,6 +199,6 @@ VERBS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_sandbox_that_is_not_there_is_not_found(call, verb):
+async def test_verbs__an_unknown_sandbox_is_not_found(call, verb):
     missing = await call(verb, sandbox_id="0" * 20, **VERBS[verb])
     assert (missing.status_code, missing.json()["code"]) == (404, "sandbox-not-found")
