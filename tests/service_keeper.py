@@ -12,6 +12,7 @@ from sandbox_server.db.schema_migrations import upgrade
 from sandbox_server.db.session import create_engine
 from tests.engine.engine_process import running_engine
 from tests.run_services import Said, held, tell
+from tests.server.forges.support.github_emulator import running_emulators
 from tests.server.support.databases import SETTINGS, SYSTEM_15, make_template
 from tests.server.support.scratch_directory import scratch_directory
 
@@ -47,11 +48,18 @@ async def _migrate(url: str) -> None:
     await engine.dispose()
 
 
+@contextmanager
+def _github_emulators() -> Iterator[Said]:
+    with running_emulators() as port:
+        yield {"port": str(port)}
+
+
 _SERVICES: dict[str, Callable[[], AbstractContextManager[Said]]] = {
     "engine": _engine,
     "postgres-bundled": partial(_postgres, None),
     "postgres-15": partial(_postgres, SYSTEM_15),
     "cluster": _cluster,
+    "github-emulators": _github_emulators,
 }
 
 

@@ -12,6 +12,7 @@ from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from tests.browser import WatchedPage, running_chromium
 from tests.engine.shared_engine import SharedEngine
+from tests.server.forges.support.fixtures import *  # noqa: F403 - fixtures
 from tests.server.support.api_fixtures import *  # noqa: F403 - fixtures
 from tests.server.support.databases import BUNDLED, PostgresServers, new_database
 from tests.server.support.fault_proxy import FaultyProxy

@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.models import Forge, ForgeBudget
@@ -15,7 +16,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import CredentialFacts, Delivery, ForgeAuth, ForgeKind
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.forges.adapters import AdapterFactory
-from sandbox_server.forges.connection.budgets import Budgets
+from sandbox_server.forges.connection.budgets import WRITE_INTERVAL, Budgets
 from sandbox_server.forges.connection.client import ForgeClient
 from sandbox_server.forges.connection.token_store import TokenStore
 from sandbox_server.forges.github.app_tokens import read_private_key
@@ -64,13 +65,13 @@ class Forges:
         vault: Vault,
         hosts: AllowedHosts,
         *,
-        budgets: Budgets | None = None,
+        write_interval: timedelta = WRITE_INTERVAL,
     ) -> None:
         self._sessions = sessions
         self._vault = vault
         self._hosts = hosts
         self._locks = Locks(sessions)
-        self._client = ForgeClient(budgets or Budgets(sessions, self._locks))
+        self._client = ForgeClient(Budgets(sessions, self._locks, write_interval=write_interval))
         self._adapters = AdapterFactory(self._client, TokenStore(sessions, vault), vault)
 
     async def put(

@@ -1,0 +1,56 @@
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.domain.tasks.forges import ForgeAuth, ForgeKind
+from sandbox_server.forges.hosts import AllowedHosts
+from sandbox_server.forges.service import ForgeDefinition, Forges
+from tests.server.support.in_process_server import caller_of
+from tests.server.support.memory_forge import add_tenant
+
+
+@pytest.fixture
+async def caller(sessions):
+    return caller_of(await add_tenant(sessions))
+
+
+@pytest.fixture
+async def make_forges(sessions, vault):
+    """Make the use cases of a server whose operator allows these hosts."""
+    made = []
+
+    def make(*hosts, write_interval=timedelta(milliseconds=1)):
+        made.append(Forges(sessions, vault, AllowedHosts(hosts), write_interval=write_interval))
+        return made[-1]
+
+    yield make
+    for forges in made:
+        await forges.close()
+
+
+@pytest.fixture
+def connect(make_forges, caller):
+    """Store the forge of a world and give its adapter, with what belongs to it."""
+
+    async def connect(world, *, auth=ForgeAuth.APP, **options):
+        forges = make_forges(*world.hosts, **options)
+        is_app = auth is ForgeAuth.APP
+        definition = ForgeDefinition(
+            kind=ForgeKind.GITHUB,
+            auth=auth,
+            api_url=world.github.url,
+            git_url=world.git.url,
+            app_id=world.github.app_id if is_app else None,
+            secret=world.github.private_key if is_app else world.github.owner_token,
+            webhook_secret=world.github.app["webhook_secret"],
+        )
+        row, _ = await forges.put(caller, "github", definition)
+        adapter = await forges.adapter(row.id)
+        return Connected(forges, row, adapter)
+
+    return connect
+
+
+class Connected:
+    def __init__(self, forges, row, adapter):
+        self.forges, self.row, self.adapter = forges, row, adapter
