@@ -82,7 +82,7 @@ class TestBehindTls:
     def settings(self):
         return Settings(public_url="https://boxes.example.org")
 
-    async def test_the_cookie_is_for_that_host_and_tls_alone(self, app, make_key):
+    async def test_login_cookie__is_bound_to_the_host_and_tls(self, app, make_key):
         key = await make_key()
         name, cookie = cookie_of(await sign_in(app, key, at="http://boxes.example.org"))
         assert name == "__Host-sandbox-login"
@@ -91,7 +91,7 @@ class TestBehindTls:
         name, cookie = cookie_of(await sign_in(app, key, at="http://127.0.0.1:8100"))
         assert (name, bool(cookie["secure"])) == ("sandbox-login", False)
 
-    async def test_a_cookie_that_a_sandboxs_page_could_have_set_counts_for_nothing(
+    async def test_login_cookie__one_that_a_sandboxs_page_could_have_set_is_ignored(
         self, app, make_key
     ):
         answer = await sign_in(app, await make_key(), at="http://boxes.example.org")
@@ -103,7 +103,7 @@ class TestBehindTls:
                 got = await browser.get(LOGIN, headers={"Cookie": f"{name}={secret}"})
                 assert got.status_code == status
 
-    async def test_its_own_origin_has_the_scheme_of_the_outside(self, app, make_key):
+    async def test_login_cookie__the_own_origin_has_the_external_scheme(self, app, make_key):
         key = await make_key()
         at = "http://boxes.example.org"
         await sign_in(app, key, at=at, Origin="https://boxes.example.org")

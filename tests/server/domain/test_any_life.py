@@ -90,7 +90,7 @@ def is_bounded(row: Deadlines) -> bool:
 
 @same_examples
 @given(data=st.data())
-def test_nothing_that_happens_shortens_a_deadline_or_makes_it_infinite(data):
+def test_deadlines__no_event_shortens_one_or_makes_it_infinite(data):
     row, now = wanted(timeout=data.draw(TIMEOUTS)), NOON
     for _ in range(data.draw(st.integers(1, 25))):
         passed = data.draw(st.timedeltas(min_value=NOTHING, max_value=HOUR))
@@ -143,7 +143,7 @@ def attend(row: Deadlines, now: datetime, truth: ProviderState) -> tuple[Deadlin
     on_timeout=st.sampled_from(OnTimeout),
     lateness=st.timedeltas(min_value=NOTHING, max_value=DAY),
 )
-def test_a_sandbox_that_everybody_forgets_ends(timeout, idle_timeout, on_timeout, lateness):
+def test_deadlines__a_forgotten_sandbox_ends(timeout, idle_timeout, on_timeout, lateness):
     row = wanted(timeout=timeout, idle_timeout=idle_timeout, on_timeout=on_timeout)
     row, truth, now = admit(row, NOON), ProviderState.ABSENT, NOON
     for _ in range(1000):
@@ -159,7 +159,7 @@ def test_a_sandbox_that_everybody_forgets_ends(timeout, idle_timeout, on_timeout
 
 @same_examples
 @given(timeout=TIMEOUTS, idle_timeout=st.none() | TIMEOUTS)
-def test_a_provider_is_never_left_to_its_own_timeout_while_jobs_are_on_time(timeout, idle_timeout):
+def test_provider_timeout__is_always_extended_in_time(timeout, idle_timeout):
     row = start(wanted(timeout=timeout, idle_timeout=idle_timeout), NOON, rules=RULES)
     truth, now = ProviderState.RUNNING, NOON
     while row.state is State.RUNNING:

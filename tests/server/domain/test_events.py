@@ -35,13 +35,13 @@ def with_all_deadlines(state: State) -> Deadlines:
 
 
 @pytest.mark.parametrize("state", State)
-def test_every_state_is_announced_under_its_name(state):
+def test_event__each_state_has_one_with_its_name(state):
     event = enter(with_all_deadlines(state))
     assert event.type == f"sandbox.{state}"
     assert (event.cause, event.actor) == (Cause.REQUEST, KEY)
 
 
-def test_who_is_paused_or_ends_has_the_deadlines_told_that_it_had():
+def test_event__a_pause_or_end_contains_the_former_deadlines():
     had = running(timeout=HOUR, idle_timeout=10 * MINUTE)
     for state in (State.PAUSING, State.STOPPING, State.STOPPED, State.FAILED):
         event = entered(
@@ -60,46 +60,46 @@ def test_who_is_paused_or_ends_has_the_deadlines_told_that_it_had():
         assert told["timeout_s"] == 3600
 
 
-def test_there_are_as_many_announcements_as_states():
+def test_event__there_are_as_many_as_states():
     assert len(get_args(Entered)) == len(State)
 
 
 @pytest.mark.parametrize("state", State)
-def test_an_event_is_read_back_from_what_is_stored(state):
+def test_event__can_be_read_back_from_storage(state):
     event = enter(with_all_deadlines(state))
     assert read_event(event.model_dump(mode="json")) == event
 
 
-def test_an_event_that_a_newer_server_wrote_is_understood():
+def test_event__one_of_a_newer_server_can_be_read():
     stored = enter(running()).model_dump(mode="json")
     assert read_event({**stored, "mood": "sunny"}) == enter(running())
 
 
-def test_a_running_sandbox_tells_when_it_expires_and_when_it_would_be_idle():
+def test_running_event__contains_expiry_and_idle_pause():
     event = enter(running(timeout=HOUR, idle_timeout=10 * MINUTE))
     assert isinstance(event, Running)
     assert (event.expires_at, event.idle_pause_at) == (NOON + HOUR, NOON + 10 * MINUTE)
 
 
-def test_a_paused_sandbox_tells_what_is_left_of_its_time_and_how_long_it_is_kept():
+def test_paused_event__contains_remaining_time_and_retention():
     row = paused(timeout=HOUR, after=20 * MINUTE)
     event = enter(row)
     assert isinstance(event, Paused)
     assert (event.remaining_s, event.retain_until) == (2400, row.retain_until)
 
 
-def test_a_running_sandbox_without_a_deadline_is_not_announced_but_refused():
+def test_running_event__requires_a_deadline():
     with pytest.raises(ValidationError, match="expires_at"):
         enter(replace(running(), expires_at=None))
 
 
 @pytest.mark.parametrize("state", State)
-def test_no_state_is_entered_without_a_reason(state):
+def test_event__requires_a_reason(state):
     with pytest.raises(ValidationError, match="reason"):
         enter(with_all_deadlines(state), reason="")
 
 
-def test_a_changed_deadline_is_told_with_the_difference():
+def test_timeout_event__contains_the_difference():
     row = running(timeout=HOUR)
     event = deadline_changed(row, connect(row, NOON, timeout=2 * HOUR), sandbox_id="abc", actor=KEY)
     assert event is not None
@@ -107,12 +107,12 @@ def test_a_changed_deadline_is_told_with_the_difference():
     assert "1 h more" in event.reason
 
 
-def test_an_unchanged_deadline_is_not_told():
+def test_timeout_event__is_omitted_without_a_change():
     row = running()
     assert deadline_changed(row, row, sandbox_id="abc", actor=KEY) is None
 
 
-def test_a_sandbox_that_does_not_answer_is_told_as_silent():
+def test_event__an_unresponsive_sandbox_is_reported():
     event = Silent(
         sandbox_id="abc",
         cause=Cause.PROVIDER,
@@ -123,5 +123,5 @@ def test_a_sandbox_that_does_not_answer_is_told_as_silent():
     assert read_event(event.model_dump(mode="json")) == event
 
 
-def test_every_reason_to_look_at_a_sandbox_is_a_cause():
+def test_event__every_due_reason_is_a_cause():
     assert set(CAUSES) == set(Why)

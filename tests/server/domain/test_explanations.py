@@ -44,23 +44,23 @@ def why(row, *, rules=UNGUARDED) -> str:
         (59.7 * SECOND, "1 min"),
     ],
 )
-def test_a_duration_is_said_in_its_two_largest_units(duration, words):
+def test_duration__is_formatted_in_its_two_largest_units(duration, words):
     assert format_duration(duration) == words
 
 
-def test_an_instant_is_told_in_utc_wherever_it_was_taken():
+def test_instant__is_formatted_in_utc():
     elsewhere = NOON.astimezone(timezone(timedelta(hours=9)))
     assert format_instant(elsewhere) == "2026-11-18 12:00:00 UTC"
 
 
-def test_an_idle_pause_is_explained_by_its_arithmetic():
+def test_explanation__an_idle_pause_has_its_arithmetic():
     assert why(running(idle_timeout=10 * MINUTE)) == (
         "Idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout "
         "= 2026-11-18 12:10:00 UTC."
     )
 
 
-def test_an_idle_pause_after_a_lease_says_so():
+def test_explanation__an_idle_pause_after_a_keepalive_says_so():
     row = keep_awake(running(idle_timeout=10 * MINUTE), NOON + 40 * MINUTE)
     assert why(row) == (
         "Idle: last activity 2026-11-18 12:00:00 UTC + 10 min of idle timeout; "
@@ -68,7 +68,7 @@ def test_an_idle_pause_after_a_lease_says_so():
     )
 
 
-def test_an_expiry_is_explained_by_its_arithmetic():
+def test_explanation__an_expiry_has_its_arithmetic():
     assert why(running(timeout=HOUR)) == (
         "Timeout expired: started 2026-11-18 12:00:00 UTC + 1 h of timeout "
         "= 2026-11-18 13:00:00 UTC; paused."
@@ -78,23 +78,23 @@ def test_an_expiry_is_explained_by_its_arithmetic():
     assert why(running(timeout=HOUR, on_timeout=OnTimeout.DELETE)).endswith("; deleted.")
 
 
-def test_a_start_that_never_finished_is_explained():
+def test_explanation__of_a_start_timeout():
     row = replace(starting(timeout=HOUR), expires_at=NOON - SECOND)
     assert why(row) == "Start timeout: not started by 2026-11-18 11:59:59 UTC, after 1 h."
 
 
-def test_the_end_of_a_retention_is_explained():
+def test_explanation__of_an_expired_retention():
     row = replace(paused(after=MINUTE), target=Target.PAUSED)
     assert why(row) == ("Retention expired: not resumed by 2026-12-18 12:01:00 UTC.")
 
 
-def test_the_end_of_a_wait_in_the_queue_is_explained():
+def test_explanation__of_a_queue_timeout():
     assert why(queue(wanted(), NOON, wait=MINUTE)) == (
         "Queue timeout: no slot was free by 2026-11-18 12:01:00 UTC."
     )
 
 
-def test_a_pause_for_the_providers_maximum_is_explained():
+def test_explanation__of_a_refresh_for_the_maximum_run():
     rules = replace(UNGUARDED, longest_run=24 * HOUR)
     row = start(wanted(timeout=3 * DAY), NOON, rules=rules)
     assert why(row, rules=rules) == (
@@ -103,38 +103,38 @@ def test_a_pause_for_the_providers_maximum_is_explained():
     )
 
 
-def test_what_is_not_yet_as_wanted_is_explained():
+def test_explanation__of_an_unfinished_transition():
     row = replace(running(), state=State.PAUSING, target=Target.GONE)
     assert why(row) == "Continued: the state was pausing, the target gone."
 
 
 @pytest.mark.parametrize("each", Why)
 @pytest.mark.parametrize("row", [running(), paused(), starting(), wanted()])
-def test_every_reason_has_words_whatever_the_row_lacks(each, row):
+def test_explanation__every_due_reason_has_one(each, row):
     assert explain(Due(NOON, each, Target.GONE), row).endswith(".")
 
 
-def test_more_time_is_told_with_what_it_was_before():
+def test_explanation__more_time_names_the_former_deadline():
     row = running(timeout=HOUR)
     assert explain_change(row, connect(row, NOON, timeout=90 * MINUTE)) == (
         "Expires at 2026-11-18 13:30:00 UTC instead of 2026-11-18 13:00:00 UTC, 30 min more."
     )
 
 
-def test_less_time_is_told_too():
+def test_explanation__less_time_names_the_former_deadline():
     row = running(timeout=HOUR)
     text = explain_change(row, set_timeout(row, NOON, timeout=MINUTE))
     assert text is not None
     assert text.endswith("59 min less.")
 
 
-def test_more_time_for_a_paused_sandbox_is_told_as_what_is_left():
+def test_explanation__more_time_while_paused_names_the_remaining_time():
     row = paused(timeout=HOUR, after=20 * MINUTE)
     assert explain_change(row, connect(row, NOON, timeout=50 * MINUTE)) == (
         "50 min left after the resume, 10 min more."
     )
 
 
-def test_a_change_that_changes_nothing_is_not_told():
+def test_explanation__is_omitted_without_a_change():
     for row in (running(), paused()):
         assert explain_change(row, connect(row, NOON, timeout=SECOND)) is None

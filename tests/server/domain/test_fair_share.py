@@ -32,41 +32,41 @@ def order(*line, free=None, slots=None, left=None):
     return [turn.id for turn in turns]
 
 
-def test_who_came_first_is_next():
+def test_fair_share__the_oldest_is_next():
     assert order(waiting("1", after=SECOND), waiting("2")) == ["2", "1"]
 
 
-def test_a_higher_priority_comes_before_age_and_share():
+def test_fair_share__priority_comes_before_age_and_share():
     line = [waiting("1", "a"), waiting("2", "b", priority=1, after=SECOND)]
     assert order(*line, slots={"b": 9}) == ["2", "1"]
 
 
-def test_of_equal_priority_the_tenant_with_the_fewest_places_is_next():
+def test_fair_share__of_equal_priority_the_tenant_with_the_fewest_slots_is_next():
     line = [waiting("1", "a"), waiting("2", "b", after=SECOND)]
     assert order(*line, slots={"a": 1}) == ["2", "1"]
 
 
-def test_a_place_that_is_given_counts_for_the_next():
+def test_fair_share__an_admission_counts_for_the_next():
     crowd = [waiting(str(number), "a", after=number * SECOND) for number in range(4)]
     late = [waiting("late", "b", after=10 * SECOND), waiting("later", "b", after=11 * SECOND)]
     assert order(*crowd, *late) == ["0", "late", "1", "later", "2", "3"]
 
 
-def test_no_more_is_given_than_is_free():
+def test_fair_share__admits_no_more_than_free_slots():
     assert order(*(waiting(str(number)) for number in range(5)), free={"x": 2}) == ["0", "1"]
 
 
-def test_a_tenant_that_may_run_no_more_lets_others_pass():
+def test_fair_share__a_tenant_at_its_quota_does_not_block_others():
     line = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b", after=SECOND)]
     assert order(*line, left={"a": 1}) == ["1", "3"]
 
 
-def test_who_has_no_room_at_its_backend_lets_others_pass():
+def test_fair_share__a_full_backend_does_not_block_others():
     line = [waiting("1", at=("x",)), waiting("2", at=("y",), after=SECOND)]
     assert order(*line, free={"y": 1}) == ["2"]
 
 
-def test_a_later_candidate_is_for_when_the_first_is_full():
+def test_fair_share__a_later_candidate_is_used_when_the_first_is_full():
     line = [waiting("1", at=("x", "y")), waiting("2", at=("x", "y"), after=SECOND)]
     shares = {"a": TenantShare(slots=0, left=9)}
     assert allocate(line, free={"x": 1, "y": 5}, shares=shares) == [
@@ -75,7 +75,7 @@ def test_a_later_candidate_is_for_when_the_first_is_full():
     ]
 
 
-def test_who_kept_its_place_while_paused_needs_none():
+def test_fair_share__a_resume_in_a_kept_slot_needs_none():
     line = [waiting("1"), waiting("2", keeps_slot=True, after=SECOND)]
     assert order(*line, free={"x": 0}) == ["2"]
     assert order(*line, free={"x": 0}, left={"a": 0}) == []
@@ -105,7 +105,7 @@ def few(keys):
 
 
 @given(lines(), few(BACKENDS), few(TENANTS), few(TENANTS))
-def test_in_any_queue_each_turn_is_the_best_of_those_that_could_be_taken(line, free, slots, left):
+def test_fair_share__each_admission_is_the_best_possible_in_any_queue(line, free, slots, left):
     shares = {tenant: TenantShare(slots=slots[tenant], left=left[tenant]) for tenant in TENANTS}
 
     turns = allocate(line, free=free, shares=shares)

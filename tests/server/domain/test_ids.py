@@ -12,32 +12,32 @@ def make_ids(count: int) -> list[str]:
     return [new_id() for _ in range(count)]
 
 
-def test_an_id_is_20_characters_that_a_host_name_and_e2b_accept():
+def test_id__has_20_characters_valid_in_host_names_and_at_e2b():
     for made in make_ids(1000):
         assert re.match(PATTERN, made)
         assert E2B_IDEMPOTENCY_KEY.fullmatch(made)
         assert HOST_LABEL.fullmatch(f"65535-{made}")
 
 
-def test_ids_sort_by_the_time_they_were_made():
+def test_id__sorts_by_time():
     made = make_ids(10_000)
     assert made == sorted(set(made))
 
 
-def test_ids_go_on_growing_when_the_clock_is_set_back():
+def test_id__grows_when_the_clock_is_set_back():
     clock = iter([2_000_000_000_000_000_000, 1_000_000_000_000_000_000, 1_000_000_000_000_000_000])
     source = IdSource(clock_ns=lambda: next(clock))
     made = [source() for _ in range(3)]
     assert made == sorted(set(made))
 
 
-def test_ids_of_processes_that_share_an_instant_differ():
+def test_id__differs_between_processes_at_one_instant():
     made = [IdSource(clock_ns=lambda: 1_795_000_000_000_000_000)() for _ in range(10_000)]
     assert len(set(made)) == len(made)
     assert len({each[:11] for each in made}) == 1
 
 
-def test_ids_of_processes_at_work_together_differ():
+def test_id__differs_between_concurrent_processes():
     program = (
         "from sandbox_server.domain.ids import new_id; print(*(new_id() for _ in range(2000)))"
     )
@@ -47,7 +47,7 @@ def test_ids_of_processes_at_work_together_differ():
     assert len(set(made)) == len(made) == 4000
 
 
-def test_an_id_of_a_later_year_sorts_after_one_of_today():
+def test_id__of_a_later_year_sorts_after_todays():
     in_a_century = IdSource(clock_ns=lambda: 4_950_000_000_000_000_000)
     assert new_id() < in_a_century()
     assert len(in_a_century()) == 20

@@ -18,17 +18,17 @@ def rule(match, **gives):
     return {"match": match, **gives}
 
 
-def test_what_nobody_says_anything_of_goes_to_the_first_backend():
+def test_placement__the_first_backend_is_the_default():
     place = placed()
     assert place.candidates == ("local",)
     assert place.template == "base"
 
 
-def test_the_tenants_default_goes_before_the_servers():
+def test_placement__the_tenants_default_precedes_the_servers():
     assert placed(defaults=Defaults(backend="gpu")).candidates[0] == "gpu"
 
 
-def test_a_rule_goes_before_the_tenants_default():
+def test_placement__a_rule_precedes_the_tenants_default():
     rules = [rule({"agent_type": "ci-fix"}, backend="cloud", template="ci", timeout_s=60)]
     place = placed(rules=rules, agent_type="ci-fix", defaults=Defaults(backend="gpu"))
     assert place.candidates[0] == "cloud"
@@ -36,14 +36,14 @@ def test_a_rule_goes_before_the_tenants_default():
     assert place.defaults.timeout == timedelta(minutes=1)
 
 
-def test_the_request_goes_before_the_rule():
+def test_placement__the_request_precedes_the_rule():
     rules = [rule({"agent_type": "ci-fix"}, backend="cloud", template="ci")]
     place = placed(rules=rules, agent_type="ci-fix", backend="gpu", template="own")
     assert place.candidates == ("gpu",)
     assert place.template == "own"
 
 
-def test_the_first_rule_that_matches_is_taken():
+def test_placement__the_first_matching_rule_applies():
     rules = [
         rule({"agent_type": "review"}, backend="gpu"),
         rule({"agent_type": "ci-fix", "template": "own"}, backend="gpu"),
@@ -54,28 +54,28 @@ def test_the_first_rule_that_matches_is_taken():
     assert placed(rules=rules, agent_type="ci-fix", template="own").candidates[0] == "gpu"
 
 
-def test_a_rule_without_conditions_holds_for_all():
+def test_placement__a_rule_without_conditions_matches_everything():
     assert placed(rules=[rule({}, backend="cloud")]).candidates[0] == "cloud"
 
 
-def test_a_rule_about_a_template_may_give_another_in_its_place():
+def test_placement__a_rule_may_replace_the_template():
     rules = [rule({"template": "python"}, template="python-3-13", backend="cloud")]
     place = placed(rules=rules, template="python")
     assert (place.template, place.candidates[0]) == ("python-3-13", "cloud")
     assert placed(rules=rules, template="node").template == "node"
 
 
-def test_a_rule_matches_the_template_that_is_the_default():
+def test_placement__a_rule_matches_the_default_template():
     place = placed(rules=[rule({"template": "base"}, backend="gpu")])
     assert place.candidates[0] == "gpu"
 
 
-def test_what_overflows_goes_on_until_it_would_come_back():
+def test_placement__overflow_continues_until_it_would_repeat():
     assert placed(defaults=Defaults(backend="gpu")).candidates == ("gpu", "cluster", "cloud")
     assert placed(defaults=Defaults(backend="cloud")).candidates == ("cloud", "cluster")
 
 
-def test_who_names_a_backend_gets_no_other():
+def test_placement__a_named_backend_does_not_overflow():
     assert placed(backend="cluster").candidates == ("cluster",)
 
 
@@ -87,12 +87,12 @@ def test_who_names_a_backend_gets_no_other():
         {"rules": [rule({}, backend="moon")]},
     ],
 )
-def test_a_backend_that_there_is_not_is_refused_whoever_names_it(said):
+def test_placement__an_unknown_backend_is_refused(said):
     with pytest.raises(BackendNotFound, match="moon"):
         placed(**said)
 
 
-def test_a_rules_resources_are_there_unless_the_request_has_its_own():
+def test_placement__a_rules_resources_apply_unless_the_request_has_its_own():
     rules = [rule({}, resources={"cpu_count": 2, "memory_mb": 512})]
     assert placed(rules=rules, resources={"cpu_count": 8}).resources == {
         "cpu_count": 8,
@@ -100,16 +100,16 @@ def test_a_rules_resources_are_there_unless_the_request_has_its_own():
     }
 
 
-def test_only_backends_that_have_the_template_are_left_in_their_order():
+def test_placement__keeps_only_backends_with_the_template_in_order():
     assert having(("gpu", "cluster", "cloud"), ["cloud", "gpu"], template="own") == ("gpu", "cloud")
 
 
 @pytest.mark.parametrize(("there", "said"), [(["local"], "only at local"), ([], "but nowhere")])
-def test_a_template_that_is_elsewhere_is_said_to_be_there(there, said):
+def test_placement__a_template_elsewhere_is_named_in_the_error(there, said):
     with pytest.raises(InvalidRequest, match=said):
         having(("gpu", "cluster"), there, template="own")
 
 
-def test_without_any_backend_there_is_no_place():
+def test_placement__without_backends_there_is_none():
     with pytest.raises(NoBackend):
         choose(SandboxRequest(), defaults=Defaults(), rules=[], overflow={})

@@ -4,7 +4,7 @@ from sandbox_server.domain.requests import Defaults, Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout
 
 
-def test_a_tenants_defaults_go_before_the_servers_and_leave_the_rest():
+def test_sandbox_request__the_tenants_defaults_precede_the_servers():
     own = Defaults(timeout=timedelta(minutes=5)).overridden(
         {"template": "ci", "idle_timeout_s": 60, "on_timeout": "delete"}
     )
@@ -16,7 +16,7 @@ def test_a_tenants_defaults_go_before_the_servers_and_leave_the_rest():
     )
 
 
-def test_bodies_that_say_the_same_are_the_same_request():
+def test_idempotency__equivalent_bodies_are_the_same_request():
     def digest(body, path="/v1/sandboxes"):
         return Idempotency.of("key", method="POST", path=path, body=body).digest
 
@@ -25,7 +25,7 @@ def test_bodies_that_say_the_same_are_the_same_request():
     assert digest({}) != digest({}, path="/v1/snapshots")
 
 
-def test_what_is_secret_in_a_request_is_not_in_its_text():
+def test_sandbox_request__its_text_contains_no_secrets():
     wanted = SandboxRequest(envs={"TOKEN": "hush"}, mcp_servers={"git": {"token": "hush"}})
     assert "hush" not in repr(wanted)
     assert wanted.secrets() == {

@@ -12,7 +12,7 @@ from sandbox_server.tools.health import (
 READY = ToolServerHealth(state=Availability.READY)
 
 
-def test_what_a_tool_server_says_of_itself_is_taken():
+def test_service_health__reads_a_tool_servers_report():
     said = {
         "version": "1.2",
         "tools": 17,
@@ -40,11 +40,11 @@ def test_what_a_tool_server_says_of_itself_is_taken():
         b'{"tools": -1, "version": "", "servers": null}',
     ],
 )
-def test_what_is_not_as_it_should_be_is_left_out(said):
+def test_service_health__omits_invalid_entries(said):
     assert parse_tool_server_health(said) == READY
 
 
-def test_what_a_tool_server_says_is_bounded_and_can_be_told():
+def test_service_health__is_bounded_and_storable():
     said = {
         "version": "\0\ud800" + "v" * 1000,
         "servers": {

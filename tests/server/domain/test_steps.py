@@ -28,14 +28,14 @@ def follow(
 
 
 @pytest.mark.parametrize(("state", "target", "truth"), EVERYTHING)
-def test_every_step_follows_the_table_of_transitions(state, target, truth):
+def test_steps__each_follows_the_table_of_transitions(state, target, truth):
     step = next_step(state, target, truth)
     assert may_follow(state, step.via)
     assert may_follow(step.via, step.to)
 
 
 @pytest.mark.parametrize(("state", "target", "truth"), list(product(State, Target, KNOWN)))
-def test_the_steps_end_with_a_row_that_says_what_is_wanted_and_what_is_true(state, target, truth):
+def test_steps__end_with_a_row_that_matches_target_and_provider(state, target, truth):
     state, target, truth = follow(state, target, truth)
     assert serves(state, target)
     assert truth == {State.RUNNING: ProviderState.RUNNING, State.PAUSED: ProviderState.PAUSED}.get(
@@ -44,7 +44,7 @@ def test_the_steps_end_with_a_row_that_says_what_is_wanted_and_what_is_true(stat
 
 
 @pytest.mark.parametrize(("state", "target", "truth"), list(product(State, Target, KNOWN)))
-def test_a_crash_before_or_after_any_act_changes_nothing_about_the_outcome(state, target, truth):
+def test_steps__a_crash_at_any_point_does_not_change_the_outcome(state, target, truth):
     step = next_step(state, target, truth)
     undone = follow(step.via, target, truth)
     unrecorded = follow(step.via, target, EFFECT.get(step.act, truth))
@@ -53,7 +53,7 @@ def test_a_crash_before_or_after_any_act_changes_nothing_about_the_outcome(state
 
 
 @pytest.mark.parametrize(("state", "truth"), list(product(State, KNOWN)))
-def test_what_is_wanted_gone_ends_with_nothing_at_the_provider(state, truth):
+def test_steps__target_gone_ends_without_a_provider_sandbox(state, truth):
     state, _, truth = follow(state, Target.GONE, truth)
     assert state in ENDED
     assert truth is ProviderState.ABSENT
@@ -61,39 +61,39 @@ def test_what_is_wanted_gone_ends_with_nothing_at_the_provider(state, truth):
 
 @pytest.mark.parametrize("state", [state for state in State if state not in ENDED])
 @pytest.mark.parametrize("target", Target)
-def test_nothing_is_done_to_a_sandbox_whose_provider_does_not_answer(state, target):
+def test_steps__nothing_is_done_while_the_provider_does_not_answer(state, target):
     assert next_step(state, target, ProviderState.UNKNOWN) == Step(Act.ASK, state, state, target)
 
 
-def test_a_queued_sandbox_is_admitted():
+def test_steps__a_queued_sandbox_is_admitted():
     step = next_step(State.QUEUED, Target.RUNNING, ProviderState.ABSENT)
     assert (step.act, step.to) == (Act.ADMIT, State.STARTING)
 
 
-def test_a_cancelled_sandbox_in_the_queue_ends_without_a_call_to_a_provider():
+def test_steps__a_cancelled_request_ends_without_a_provider_call():
     step = next_step(State.QUEUED, Target.GONE, ProviderState.ABSENT)
     assert step == Step(Act.RECORD, State.QUEUED, State.STOPPED, Target.GONE)
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.STARTING])
-def test_a_create_whose_answer_was_lost_is_recorded_and_not_repeated(state):
+def test_steps__a_create_with_a_lost_answer_is_recorded_and_not_repeated(state):
     step = next_step(state, Target.RUNNING, ProviderState.RUNNING)
     assert step == Step(Act.RECORD, State.STARTING, State.RUNNING, Target.RUNNING)
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.PAUSING, State.PAUSED, State.RESUMING])
 @pytest.mark.parametrize("target", [Target.RUNNING, Target.PAUSED])
-def test_a_sandbox_that_vanished_has_failed(state, target):
+def test_steps__a_vanished_sandbox_fails(state, target):
     step = next_step(state, target, ProviderState.ABSENT)
     assert (step.act, step.to) == (Act.RECORD, State.FAILED)
 
 
-def test_a_sandbox_that_vanished_while_it_was_killed_is_stopped_and_not_failed():
+def test_steps__a_sandbox_that_vanished_during_its_kill_is_stopped():
     step = next_step(State.RUNNING, Target.GONE, ProviderState.ABSENT)
     assert step == Step(Act.RECORD, State.STOPPING, State.STOPPED, Target.GONE)
 
 
-def test_a_sandbox_paused_behind_our_back_stays_paused():
+def test_steps__a_pause_outside_this_server_is_recorded():
     assert follow(State.RUNNING, Target.RUNNING, ProviderState.PAUSED) == (
         State.PAUSED,
         Target.PAUSED,
@@ -101,7 +101,7 @@ def test_a_sandbox_paused_behind_our_back_stays_paused():
     )
 
 
-def test_a_sandbox_resumed_behind_our_back_stays_running():
+def test_steps__a_resume_outside_this_server_is_recorded():
     assert follow(State.PAUSED, Target.PAUSED, ProviderState.RUNNING) == (
         State.RUNNING,
         Target.RUNNING,
@@ -109,7 +109,7 @@ def test_a_sandbox_resumed_behind_our_back_stays_running():
     )
 
 
-def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed_when_it_has_a_place():
+def test_steps__a_resume_requested_before_its_pause_was_recorded_waits_for_a_slot():
     assert next_step(State.PAUSING, Target.RUNNING, ProviderState.PAUSED).to is State.PAUSED
     assert next_step(State.PAUSED, Target.RUNNING, ProviderState.PAUSED).act is Act.ADMIT
     assert next_step(State.RESUMING, Target.RUNNING, ProviderState.PAUSED).act is Act.RESUME
@@ -117,6 +117,6 @@ def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed_when_
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 @pytest.mark.parametrize("truth", [ProviderState.RUNNING, ProviderState.PAUSED])
-def test_what_a_late_create_leaves_behind_an_ended_row_is_killed(state, truth):
+def test_steps__a_late_create_of_an_ended_row_is_killed(state, truth):
     step = next_step(state, Target.GONE, truth)
     assert (step.act, step.to) == (Act.KILL, state)

@@ -5,7 +5,7 @@ import pytest
 from sandbox_server.domain.templates import Definition, Size, Step, StepKind, TemplateReference
 
 
-def test_what_a_template_is_made_of_is_read_as_it_was_written():
+def test_definition__is_read_as_it_was_written():
     made_of = Definition(
         from_image="debian:12",
         steps=[Step(StepKind.RUN, "true"), Step(StepKind.USER, "root")],
@@ -15,7 +15,7 @@ def test_what_a_template_is_made_of_is_read_as_it_was_written():
     assert Definition.read(json.loads(json.dumps(made_of.document()))) == made_of
 
 
-def test_its_variables_are_not_in_what_a_log_would_show():
+def test_definition__variables_are_not_in_its_representation():
     assert "hunter2" not in repr(Definition(from_image="x", envs={"PASSWORD": "hunter2"}))
 
 
@@ -29,7 +29,7 @@ def test_its_variables_are_not_in_what_a_log_would_show():
         (Size(cpu_count=2), {}, False),
     ],
 )
-def test_more_than_there_is_is_lacking(has, asked, lacks):
+def test_resources__more_than_available_are_missing(has, asked, lacks):
     assert has.lacks(asked) is lacks
 
 
@@ -48,7 +48,7 @@ UUID = "5b1c2f3e-6d0a-4d3c-9c0e-0a1b2c3d4e5f"
         (ID.upper(), (ID, None, None)),
     ],
 )
-def test_a_reference_is_read_in_lower_case(text, read):
+def test_template_reference__is_read_in_lower_case(text, read):
     reference = TemplateReference.parse(text)
     assert reference is not None
     assert (reference.name, reference.namespace, reference.tag) == read
@@ -70,7 +70,7 @@ def test_a_reference_is_read_in_lower_case(text, read):
         ),
     ],
 )
-def test_what_could_be_read_in_more_than_one_way_is_no_reference(text):
+def test_template_reference__an_ambiguous_one_is_refused(text):
     assert TemplateReference.parse(text) is None
 
 
@@ -81,14 +81,14 @@ def test_what_could_be_read_in_more_than_one_way_is_no_reference(text):
         *(f"{ID}_x", f"x-{ID}", UUID, UUID.replace("-", ""), f"snapshot-{UUID}"),
     ],
 )
-def test_a_generated_name_is_told_from_one_that_somebody_chose(name):
+def test_generated_name__is_recognized(name):
     reference = TemplateReference.parse(name)
     assert reference is not None
     assert reference.is_generated
 
 
 @pytest.mark.parametrize("name", ["base", ID + "0", "a" + ID, ID[:-1], f"{ID}/base", "agent-full"])
-def test_a_chosen_name_is_not_taken_for_a_generated_one(name):
+def test_generated_name__a_chosen_name_is_not_mistaken_for_one(name):
     reference = TemplateReference.parse(name)
     assert reference is not None
     assert not reference.is_generated

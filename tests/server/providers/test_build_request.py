@@ -19,7 +19,7 @@ def dockerfile(*lines):
     return Definition(dockerfile="\n".join(lines))
 
 
-def test_a_dockerfile_becomes_steps_like_the_sdks():
+def test_dockerfile__becomes_the_same_steps_as_in_the_sdk():
     definition = dockerfile("FROM debian:12", "ENV A=1", "RUN true", 'CMD ["serve"]')
     asked = build_request(definition)
     assert asked.from_image == "debian:12"
@@ -34,7 +34,7 @@ def test_a_dockerfile_becomes_steps_like_the_sdks():
     assert (asked.start_cmd, asked.ready_cmd) == ("serve", "sleep 20")
 
 
-def test_steps_come_in_order_with_the_variables_first():
+def test_build_request__steps_follow_the_variables_in_order():
     definition = Definition(
         from_image="debian:12",
         steps=[Step(StepKind.WORKDIR, "/a"), Step(StepKind.RUN, "make")],
@@ -43,25 +43,25 @@ def test_steps_come_in_order_with_the_variables_first():
     assert steps_of(definition) == [("ENV", "A", "1"), ("WORKDIR", "/a"), ("RUN", "make")]
 
 
-def test_what_the_request_says_to_start_goes_before_the_dockerfiles():
+def test_build_request__the_start_command_precedes_the_dockerfiles():
     definition = Definition(dockerfile="FROM x\nCMD a", start_command="b", ready_command="c")
     asked = build_request(definition)
     assert (asked.start_cmd, asked.ready_cmd) == ("b", "c")
 
 
 @pytest.mark.parametrize("copying", ["COPY secrets.txt /", "ADD . /app", "COPY /etc/passwd /x"])
-def test_a_dockerfile_that_copies_files_is_refused_with_what_to_do(copying):
+def test_dockerfile__copying_files_without_a_context_is_refused_with_a_remedy(copying):
     with pytest.raises(InvalidRequest, match=r"no files come with it.*COPY <<EOF"):
         build_request(dockerfile("FROM x", copying))
 
 
-def test_a_dockerfile_may_have_files_in_it():
+def test_dockerfile__may_contain_heredocs():
     [*_, written, _, _] = steps_of(dockerfile("FROM x", "COPY <<EOF /hello", "hi", "EOF"))
     assert written[0] == "RUN"
     assert "hi" in written[1]
 
 
-def test_the_path_of_a_file_here_is_no_dockerfile(tmp_path):
+def test_dockerfile__a_local_path_is_not_read(tmp_path):
     file = tmp_path / "Dockerfile"
     file.write_text("FROM secret-image")
     with pytest.raises(InvalidRequest):
@@ -69,12 +69,12 @@ def test_the_path_of_a_file_here_is_no_dockerfile(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "RUN true", "FROM a\nFROM b", "FROM", "\0", "FROM a\nENV"])
-def test_what_is_no_dockerfile_is_refused(text):
+def test_dockerfile__an_invalid_one_is_refused(text):
     with pytest.raises(InvalidRequest):
         build_request(Definition(dockerfile=text))
 
 
-def test_what_the_parser_warns_of_is_not_written_to_our_output(capsys):
+def test_dockerfile__warnings_of_the_parser_are_not_printed(capsys):
     build_request(dockerfile("FROM x", "RUN --mount=type=cache,target=/x true", "SHELL []"))
     assert capsys.readouterr().out == ""
 
@@ -94,7 +94,7 @@ def copied(*copying, context=CONTEXT):
     return next(step for step in steps if step.type_ == "COPY")
 
 
-def test_files_of_a_context_are_copied_under_a_hash_of_what_they_are():
+def test_build_context__files_are_copied_under_their_content_hash():
     step = copied("COPY --chmod=755 --chown=user docker/a /opt/")
     assert step.args == ["docker/a", "/opt/", "user", "0755"]
     others = [
@@ -120,7 +120,7 @@ def changed(path, file):
         ("src/*.py", ["src/three.py"]),
     ],
 )
-def test_only_what_is_copied_is_sent(source, packed):
+def test_build_context__only_copied_files_are_sent(source, packed):
     with tarfile.open(fileobj=io.BytesIO(archive_of(CONTEXT, source))) as archive:
         assert [one.name for one in archive] == packed
         assert {one.name for one in archive if one.mode & 0o100 and one.isreg()} <= {
@@ -129,6 +129,6 @@ def test_only_what_is_copied_is_sent(source, packed):
 
 
 @pytest.mark.parametrize("source", ["/etc/passwd", "../neighbour", "src/../../x", "nothing"])
-def test_what_is_not_in_the_context_is_not_copied(source):
+def test_build_context__a_missing_file_is_refused(source):
     with pytest.raises(InvalidRequest, match="context"):
         copied(f"COPY {source} /opt/")

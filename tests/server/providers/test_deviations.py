@@ -56,7 +56,7 @@ def lacking(route, status=404, *, validates=False):
 # Lists
 
 
-async def test_a_list_whose_filter_is_ignored_has_only_our_sandboxes():
+async def test_list__with_an_ignored_filter_contains_only_our_sandboxes():
     async with backend_of(FILTER_IGNORED) as (provider, backend):
         mine, other_of_mine = provider.add(ours("one")), provider.add(ours("two"))
         for stranger in (others(), {"team": "blue"}, {}, None, {wire.SANDBOX: "one"}):
@@ -67,18 +67,18 @@ async def test_a_list_whose_filter_is_ignored_has_only_our_sandboxes():
 
 
 @pytest.mark.parametrize("empty", [None, {}, "", [], 5])
-async def test_entries_without_metadata_are_nobodys(empty):
+async def test_list__entries_without_metadata_are_foreign(empty):
     async with backend_of(Dialect(drops_metadata=True, empty_metadata=empty)) as (_, backend):
         assert await backend.list_all() == []
 
 
-async def test_labels_that_are_no_texts_are_not_ours():
+async def test_list__labels_that_are_no_strings_are_foreign():
     async with backend_of(FILTER_IGNORED) as (provider, backend):
         provider.add({wire.INSTALLATION: [INSTALLATION], wire.SANDBOX: {"one": 1}})
         assert await backend.list_all() == []
 
 
-async def test_a_sandbox_that_is_on_two_pages_is_one():
+async def test_list__a_sandbox_on_two_pages_counts_once():
     async with backend_of(replace(E2B, page=1)) as (provider, backend):
         sandbox_id = provider.add(ours("one"))
         provider.sandboxes["again"] = provider.sandboxes[sandbox_id]
@@ -87,7 +87,7 @@ async def test_a_sandbox_that_is_on_two_pages_is_one():
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("tokens", ["repeated", "endless"])
-async def test_a_list_without_an_end_is_refused(tokens):
+async def test_list__an_endless_one_is_refused(tokens):
     async with backend_of(Dialect(tokens=tokens)) as (provider, backend):
         provider.add(ours("one"))
         for call in (backend.list_all, lambda: backend.find_snapshot("one")):
@@ -95,7 +95,7 @@ async def test_a_list_without_an_end_is_refused(tokens):
                 await call()
 
 
-async def test_empty_pages_before_the_end_are_read_on():
+async def test_list__empty_pages_before_the_end_are_skipped():
     """CubeSandbox sandboxes.rs:59 filters after it has cut the page."""
     async with backend_of(replace(FILTER_IGNORED, page=2)) as (provider, backend):
         for _ in range(5):
@@ -107,7 +107,7 @@ async def test_empty_pages_before_the_end_are_read_on():
 # Metadata
 
 
-async def test_a_provider_that_keeps_no_metadata_is_refused_at_the_first_create(new_sandbox):
+async def test_create__a_provider_without_metadata_is_refused_at_the_first(new_sandbox):
     async with backend_of(Dialect(drops_metadata=True)) as (provider, backend):
         stranger = provider.add({"team": "blue"})
         with pytest.raises(MetadataNotKept, match="does not keep the metadata"):
@@ -115,7 +115,7 @@ async def test_a_provider_that_keeps_no_metadata_is_refused_at_the_first_create(
         assert list(provider.sandboxes) == [stranger]
 
 
-async def test_a_sandbox_whose_labels_were_lost_is_not_gone(new_sandbox):
+async def test_read__a_sandbox_whose_labels_were_lost_is_not_gone(new_sandbox):
     async with backend_of(E2B) as (provider, backend):
         access = await backend.create(new_sandbox())
         provider.sandboxes[access.provider_id]["metadata"] = None
@@ -128,7 +128,7 @@ async def test_a_sandbox_whose_labels_were_lost_is_not_gone(new_sandbox):
         assert list(provider.sandboxes) == [access.provider_id]
 
 
-async def test_metadata_is_checked_once(new_sandbox):
+async def test_create__metadata_is_checked_once(new_sandbox):
     async with backend_of(E2B) as (provider, backend):
         first = await backend.create(new_sandbox())
         await backend.create(new_sandbox())
@@ -137,13 +137,13 @@ async def test_metadata_is_checked_once(new_sandbox):
 
 
 @pytest.mark.parametrize("status", [404, 503])
-async def test_a_create_stands_where_its_metadata_cannot_be_checked(new_sandbox, status):
+async def test_create__succeeds_where_metadata_cannot_be_checked(new_sandbox, status):
     async with backend_of(lacking(api.INFO, status)) as (provider, backend):
         access = await backend.create(new_sandbox())
         assert list(provider.sandboxes) == [access.provider_id]
 
 
-async def test_another_installations_sandbox_is_not_ours():
+async def test_read__another_installations_sandbox_is_foreign():
     async with backend_of(E2B) as (provider, backend):
         stranger = provider.add(others())
         with pytest.raises(SandboxGone):
@@ -166,7 +166,7 @@ CALLS = {
 
 @pytest.mark.parametrize("route", CALLS)
 @pytest.mark.parametrize(("status", "validates"), MISSING)
-async def test_a_missing_route_is_no_missing_sandbox(route, status, validates):
+async def test_missing_route__is_no_missing_sandbox(route, status, validates):
     async with backend_of(lacking(route, status, validates=validates)) as (provider, backend):
         sandbox_id = provider.add(ours("one"))
         with pytest.raises(CallNotSupported) as caught:
@@ -179,7 +179,7 @@ async def test_a_missing_route_is_no_missing_sandbox(route, status, validates):
 
 @pytest.mark.parametrize("route", CALLS)
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_missing_sandbox_is_gone_however_the_provider_says_so(route, named):
+async def test_missing_sandbox__is_gone_in_every_spelling_of_the_answer(route, named):
     async with backend_of(Dialect(names_what_is_missing=named)) as (provider, backend):
         gone = provider.add(ours("one"))
         for _ in range(3):
@@ -193,7 +193,7 @@ async def test_a_missing_sandbox_is_gone_however_the_provider_says_so(route, nam
 
 
 @pytest.mark.parametrize("route", CALLS)
-async def test_an_address_where_everything_is_missing_says_nothing_of_a_sandbox(route):
+async def test_missing_everything__says_nothing_about_a_sandbox(route):
     """A gateway whose routes are being set up, or an address with the wrong path."""
     async with backend_of(Dialect(lacks=dict.fromkeys([*CALLS, api.LIST], 404))) as (_, backend):
         with pytest.raises(BackendError) as caught:
@@ -203,16 +203,14 @@ async def test_an_address_where_everything_is_missing_says_nothing_of_a_sandbox(
 
 @pytest.mark.parametrize("call", ["create", "list"])
 @pytest.mark.parametrize(("status", "validates"), MISSING)
-async def test_a_missing_route_without_a_sandbox_in_it_is_told(
-    new_sandbox, call, status, validates
-):
+async def test_missing_route__without_a_sandbox_is_reported(new_sandbox, call, status, validates):
     route = {"create": api.CREATE, "list": api.LIST}[call]
     async with backend_of(lacking(route, status, validates=validates)) as (_, backend):
         with pytest.raises(CallNotSupported, match=f"does not support `{route}`"):
             await (backend.create(new_sandbox()) if call == "create" else backend.list_all())
 
 
-async def test_a_route_that_says_there_is_no_such_sandbox_is_not_missing():
+async def test_missing_sandbox__a_contradictory_provider_is_unavailable():
     """A provider that contradicts itself is in between two states: asked again, it may not."""
     async with backend_of(E2B) as (provider, backend):
         sandbox_id = provider.add(ours("one"))
@@ -222,7 +220,7 @@ async def test_a_route_that_says_there_is_no_such_sandbox_is_not_missing():
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_what_only_a_running_sandbox_has_is_not_missing_from_a_paused_one(named):
+async def test_paused_sandbox__calls_that_need_a_running_one_do_not_mean_it_is_missing(named):
     async with backend_of(Dialect(names_what_is_missing=named)) as (provider, backend):
         paused = provider.add(ours("one"), state="paused")
         with pytest.raises(SandboxNotRunning):
@@ -233,7 +231,7 @@ async def test_what_only_a_running_sandbox_has_is_not_missing_from_a_paused_one(
 
 
 @pytest.mark.parametrize("why", ["another transition is in progress", "sandbox has no volume"])
-async def test_a_conflict_of_a_running_sandbox_is_no_pause(why):
+async def test_conflict__of_a_running_sandbox_is_no_pause(why):
     async with backend_of(Dialect(refuses_pause=why)) as (provider, backend):
         sandbox_id = provider.add(ours("one"))
         with pytest.raises(PauseConflict, match=why):
@@ -241,13 +239,13 @@ async def test_a_conflict_of_a_running_sandbox_is_no_pause(why):
         assert (await backend.info(sandbox_id)).state is ReportedState.RUNNING
 
 
-async def test_a_conflict_of_a_paused_sandbox_is_a_pause():
+async def test_conflict__of_a_paused_sandbox_is_a_pause():
     async with backend_of(E2B) as (provider, backend):
         sandbox_id = provider.add(ours("one"), state="paused")
         await backend.pause(sandbox_id)
 
 
-async def test_a_conflict_of_a_sandbox_that_is_gone_says_so():
+async def test_conflict__of_a_missing_sandbox_says_so():
     async with backend_of(replace(E2B, refuses_pause="being killed")) as (provider, backend):
         sandbox_id = provider.add(ours("one"))
         provider.hidden_from.add(api.INFO)
@@ -259,7 +257,7 @@ async def test_a_conflict_of_a_sandbox_that_is_gone_says_so():
 
 
 @pytest.mark.parametrize("dialect", [Dialect(ignores_snapshot_name=True), Dialect()])
-async def test_a_snapshot_is_found_only_by_its_own_name(dialect):
+async def test_snapshot__is_found_only_by_its_own_name(dialect):
     async with backend_of(replace(dialect, page=2)) as (provider, backend):
         source = provider.add(ours("one"))
         for another in range(3):
@@ -272,13 +270,13 @@ async def test_a_snapshot_is_found_only_by_its_own_name(dialect):
         assert await backend.find_snapshot("kept") == taken == "team/kept:default"
 
 
-async def test_a_snapshot_without_names_is_found_by_its_id():
+async def test_snapshot__without_names_is_found_by_its_id():
     async with backend_of(Dialect(ignores_snapshot_name=True)) as (provider, backend):
         provider.snapshots |= {"another": [], "kept:v2": [], "kept-too": []}
         assert await backend.find_snapshot("kept") == "kept:v2"
 
 
-async def test_a_snapshot_is_deleted_where_the_provider_has_the_call():
+async def test_snapshot__is_deleted_where_the_provider_supports_it():
     async with backend_of(lacking(api.DELETE_TEMPLATE)) as (provider, backend):
         provider.snapshots["team/kept:default"] = ["team/kept:default"]
         with pytest.raises(CallNotSupported):
@@ -290,7 +288,7 @@ async def test_a_snapshot_is_deleted_where_the_provider_has_the_call():
         assert not provider.snapshots
 
 
-async def test_a_template_is_deleted_where_the_provider_has_the_call():
+async def test_template__is_deleted_where_the_provider_supports_it():
     async with backend_of(lacking(api.DELETE_TEMPLATE)) as (provider, backend):
         provider.templates.add("built")
         with pytest.raises(CallNotSupported):
@@ -306,7 +304,7 @@ async def test_a_template_is_deleted_where_the_provider_has_the_call():
 # What is sent
 
 
-async def test_a_create_sends_only_what_was_asked_for(new_sandbox):
+async def test_create__sends_only_requested_fields(new_sandbox):
     async with backend_of(E2B) as (provider, backend):
         await backend.create(wanted := new_sandbox())
         await backend.create(new_sandbox(envs={"A": "b"}))

@@ -39,9 +39,7 @@ def impatient(backend_at, proxy):
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut])
-async def test_a_create_whose_answer_was_lost_is_found_and_not_done_twice(
-    through, proxy, wanted, fault
-):
+async def test_create__a_lost_answer_is_found_and_not_repeated(through, proxy, wanted, fault):
     proxy.on(CREATE, fault)
     with pytest.raises(AnswerLost):
         await through.create(wanted)
@@ -50,7 +48,7 @@ async def test_a_create_whose_answer_was_lost_is_found_and_not_done_twice(
     assert len(await through.list_all()) == 1
 
 
-async def test_a_snapshot_whose_answer_was_lost_is_found_by_its_name(through, proxy, wanted):
+async def test_snapshot__a_lost_answer_is_found_by_name(through, proxy, wanted):
     source = await through.create(wanted)
     name = wanted.sandbox_id
     proxy.on("POST /sandboxes/", lose_answer)
@@ -63,7 +61,7 @@ async def test_a_snapshot_whose_answer_was_lost_is_found_by_its_name(through, pr
 
 
 @pytest.mark.parametrize("fault", [hold, stall])
-async def test_a_provider_that_takes_too_long_leaves_a_change_in_doubt_and_no_question(
+async def test_slow_provider__a_change_is_uncertain_and_a_read_is_not(
     impatient, proxy, wanted, fault
 ):
     proxy.on(CREATE, fault)
@@ -75,7 +73,7 @@ async def test_a_provider_that_takes_too_long_leaves_a_change_in_doubt_and_no_qu
     assert not isinstance(caught.value, AnswerLost)
 
 
-async def test_a_provider_that_is_down_has_changed_nothing(through, proxy, wanted):
+async def test_provider_down__nothing_was_changed(through, proxy, wanted):
     access = await through.create(wanted)
     await proxy.refuse()
     with suppress(BackendUnavailable):  # takes the connection that was left open, and is closed now
@@ -100,7 +98,7 @@ async def test_a_provider_that_is_down_has_changed_nothing(through, proxy, wante
         (503, {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
     ],
 )
-async def test_a_busy_provider_says_when_to_come_again(
+async def test_busy_provider__names_the_time_of_the_next_attempt(
     through, proxy, wanted, status, headers, retry_after
 ):
     proxy.on(CREATE, answer_with(status, GATEWAY_PAGE, **headers))
@@ -111,7 +109,7 @@ async def test_a_busy_provider_says_when_to_come_again(
 
 
 @pytest.mark.parametrize("status", [500, 502, 504])
-async def test_a_providers_own_error_leaves_a_change_in_doubt_and_no_question(
+async def test_provider_error__a_change_is_uncertain_and_a_read_is_not(
     through, proxy, wanted, status
 ):
     proxy.on(CREATE, answer_with(status, GATEWAY_PAGE))
@@ -132,7 +130,7 @@ async def test_a_providers_own_error_leaves_a_change_in_doubt_and_no_question(
         (501, "not_implemented", BackendRefused),
     ],
 )
-async def test_the_providers_own_words_count_for_more_than_its_status(
+async def test_provider_error__the_message_takes_precedence_over_the_status(
     through, proxy, wanted, status, code, error
 ):
     body = f'{{"code": {status}, "message": "no", "error_code": "{code}"}}'
@@ -141,7 +139,7 @@ async def test_the_providers_own_words_count_for_more_than_its_status(
         await through.create(wanted)
 
 
-async def test_an_answer_that_makes_no_sense_is_a_lost_one(through, proxy, wanted):
+async def test_invalid_answer__counts_as_lost(through, proxy, wanted):
     proxy.on(CREATE, answer_with(201, "{}"))
     with pytest.raises(AnswerLost):
         await through.create(wanted)
@@ -150,29 +148,27 @@ async def test_an_answer_that_makes_no_sense_is_a_lost_one(through, proxy, wante
         await through.list_all()
 
 
-async def test_what_is_answered_twice_is_not_taken_for_the_answer_to_the_next_question(
-    through, proxy, new_sandbox
-):
+async def test_duplicate_answer__is_not_matched_to_the_next_request(through, proxy, new_sandbox):
     proxy.on(CREATE, answer_twice)
     first = await through.create(new_sandbox())
     second = await through.create(new_sandbox())
     assert {first.provider_id, second.provider_id} == {one.id for one in await through.list_all()}
 
 
-async def test_what_is_delivered_twice_is_done_once(through, proxy, wanted):
+async def test_duplicate_request__is_carried_out_once(through, proxy, wanted):
     proxy.on(CREATE, deliver_twice)
     access = await through.create(wanted)
     assert [one.id for one in await through.list_all()] == [access.provider_id]
 
 
-async def test_nothing_is_repeated_on_its_own(through, proxy, wanted):
+async def test_provider_calls__are_not_repeated_automatically(through, proxy, wanted):
     proxy.on(CREATE, answer_with(503, Should_Retry="true", Retry_After="0"), times=10)
     with pytest.raises(BackendBusy):
         await through.create(wanted)
     assert proxy.seen == [CREATE]
 
 
-async def test_a_silent_sandbox_is_told_from_a_provider_in_trouble(
+async def test_unresponsive_sandbox__differs_from_a_provider_in_trouble(
     through, impatient, proxy, wanted
 ):
     access = await through.create(wanted)
@@ -183,9 +179,7 @@ async def test_a_silent_sandbox_is_told_from_a_provider_in_trouble(
         await through.is_answering(access)
 
 
-async def test_a_slow_provider_holds_up_no_other_one_even_at_the_same_address(
-    backend_at, proxy, wanted
-):
+async def test_slow_provider__does_not_delay_another_at_the_same_address(backend_at, proxy, wanted):
     slow, other = backend_at(proxy.url, question_limit=timedelta(hours=1)), backend_at(proxy.url)
     as_many_as_the_sdk_connects = 200
     proxy.on(INFO, hold, times=1000)

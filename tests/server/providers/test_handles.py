@@ -7,7 +7,7 @@ pytestmark = pytest.mark.needs_engine
 CONTROL = ("POST /v2/sandboxes", "POST /sandboxes", "GET /sandboxes", "GET /v2/sandboxes")
 
 
-async def test_work_in_a_sandbox_asks_the_provider_nothing(backend_at, proxy, wanted):
+async def test_handle__work_in_a_sandbox_needs_no_provider_request(backend_at, proxy, wanted):
     backend = backend_at(proxy.url)
     access = await backend.create(wanted)
     created = len(proxy.seen)
@@ -19,7 +19,7 @@ async def test_work_in_a_sandbox_asks_the_provider_nothing(backend_at, proxy, wa
     assert not [line for line in worked if line.startswith(CONTROL)]
 
 
-async def test_a_handle_is_kept_until_its_access_changes(backend, wanted):
+async def test_handle__is_reused_until_the_access_changes(backend, wanted):
     access = await backend.create(wanted)
     handle = backend.handle(access)
     assert backend.handle(access) is handle
@@ -29,14 +29,14 @@ async def test_a_handle_is_kept_until_its_access_changes(backend, wanted):
     )
 
 
-async def test_a_killed_sandboxs_handle_is_dropped(backend, wanted):
+async def test_handle__a_killed_sandboxs_is_dropped(backend, wanted):
     access = await backend.create(wanted)
     handle = backend.handle(access)
     await backend.kill(access.provider_id)
     assert backend.handle(access) is not handle
 
 
-async def test_a_lost_sandboxs_handle_is_dropped(backend, backend_at, wanted):
+async def test_handle__a_lost_sandboxs_is_dropped(backend, backend_at, wanted):
     access = await backend.create(wanted)
     handle = backend.handle(access)
     await backend_at().kill(access.provider_id)
@@ -45,7 +45,7 @@ async def test_a_lost_sandboxs_handle_is_dropped(backend, backend_at, wanted):
     assert backend.handle(access) is not handle
 
 
-async def test_only_the_handles_used_last_are_kept(backend_at, new_sandbox):
+async def test_handle__only_recently_used_ones_are_cached(backend_at, new_sandbox):
     backend = backend_at(handles=2)
     first, second, third = [await backend.create(new_sandbox()) for _ in range(3)]
     kept, dropped = backend.handle(first), backend.handle(second)

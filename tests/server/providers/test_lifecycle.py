@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 
-async def test_a_created_sandbox_is_told_by_both_ids(backend, wanted):
+async def test_create__returns_both_ids(backend, wanted):
     access = await backend.create(wanted)
     [found] = await backend.find(wanted.sandbox_id)
     assert found == await backend.info(access.provider_id)
@@ -27,7 +27,7 @@ async def test_a_created_sandbox_is_told_by_both_ids(backend, wanted):
     assert found.started_at < datetime.now(UTC) < found.ends_at
 
 
-async def test_the_provider_pauses_what_the_server_forgets_and_wakes_nothing_itself(
+async def test_create__the_provider_pauses_a_forgotten_sandbox_and_never_resumes_it(
     backend, wanted, engine
 ):
     access = await backend.create(wanted)
@@ -35,20 +35,20 @@ async def test_the_provider_pauses_what_the_server_forgets_and_wakes_nothing_its
     assert told["lifecycle"] == {"autoResume": False, "onTimeout": "pause"}
 
 
-async def test_variables_and_network_are_as_wanted(backend, wanted):
+async def test_create__variables_and_network_are_applied(backend, wanted):
     wanted = replace(wanted, envs={"GREETING": "hello"}, network={"deny_out": ["0.0.0.0/0"]})
     sandbox = backend.handle(await backend.create(wanted))
     assert (await sandbox.commands.run("echo $GREETING")).stdout == "hello\n"
     assert (await sandbox.get_info()).network["deny_out"] == ["0.0.0.0/0"]
 
 
-async def test_a_create_asked_for_twice_gives_one_sandbox(backend, wanted):
+async def test_create__a_repetition_returns_one_sandbox(backend, wanted):
     first, second = await asyncio.gather(backend.create(wanted), backend.create(wanted))
     assert first == second
     assert len(await backend.list_all()) == 1
 
 
-async def test_two_sandboxes_with_our_id_are_both_found_oldest_first(backend, wanted, options):
+async def test_find__two_sandboxes_with_our_id_are_returned_oldest_first(backend, wanted, options):
     labels = {
         wire.INSTALLATION: backend.installation_id,
         wire.SANDBOX: wanted.sandbox_id,
@@ -59,7 +59,7 @@ async def test_two_sandboxes_with_our_id_are_both_found_oldest_first(backend, wa
     assert [one.id for one in found] == [first.sandbox_id, second.sandbox_id]
 
 
-async def test_a_paused_sandbox_is_resumed_with_what_it_was_doing(backend, wanted):
+async def test_resume__a_paused_sandbox_continues_its_processes(backend, wanted):
     access = await backend.create(wanted)
     job = await backend.handle(access).commands.run("sleep 1000", background=True)
     await backend.pause(access.provider_id)
@@ -72,7 +72,7 @@ async def test_a_paused_sandbox_is_resumed_with_what_it_was_doing(backend, wante
     assert job.pid in {one.pid for one in await backend.handle(resumed).commands.list()}
 
 
-async def test_connecting_never_brings_the_deadline_forward_and_setting_it_may(backend, wanted):
+async def test_connect__never_shortens_the_timeout_and_set_timeout_may(backend, wanted):
     access = await backend.create(replace(wanted, timeout=HOUR))
     before = await backend.info(access.provider_id)
     await backend.connect(access.provider_id, timeout=MINUTE)
@@ -81,9 +81,7 @@ async def test_connecting_never_brings_the_deadline_forward_and_setting_it_may(b
     assert (await backend.info(access.provider_id)).ends_at < before.ends_at
 
 
-async def test_a_sandbox_that_is_gone_is_gone_in_every_answer_and_killing_it_succeeds(
-    backend, wanted
-):
+async def test_missing_sandbox__is_gone_for_every_call_and_kill_succeeds(backend, wanted):
     gone = (await backend.create(wanted)).provider_id
     await backend.kill(gone)
     await backend.kill(gone)
@@ -101,9 +99,7 @@ async def test_a_sandbox_that_is_gone_is_gone_in_every_answer_and_killing_it_suc
     assert await backend.find(wanted.sandbox_id) == []
 
 
-async def test_a_list_has_all_pages_of_this_installation_and_nothing_of_another(
-    backend_at, new_sandbox
-):
+async def test_list__contains_all_pages_of_this_installation_only(backend_at, new_sandbox):
     ours, theirs = backend_at(page=1), backend_at(installation_id="another")
     stranger = await theirs.create(new_sandbox())
     created = [await ours.create(new_sandbox()) for _ in range(3)]
@@ -116,7 +112,7 @@ async def test_a_list_has_all_pages_of_this_installation_and_nothing_of_another(
     assert [one.state for one in listed].count(ReportedState.PAUSED) == 1
 
 
-async def test_a_snapshot_is_a_template_until_it_is_deleted(backend, wanted, new_sandbox):
+async def test_snapshot__is_a_template_until_it_is_deleted(backend, wanted, new_sandbox):
     access = await backend.create(wanted)
     await backend.handle(access).files.write("kept", "as it was")
     snapshot_id = await backend.snapshot(access.provider_id)
@@ -130,14 +126,14 @@ async def test_a_snapshot_is_a_template_until_it_is_deleted(backend, wanted, new
         await backend.create(new_sandbox(template=snapshot_id))
 
 
-async def test_usage_is_told_in_the_order_of_time(backend, wanted):
+async def test_metrics__are_in_the_order_of_time(backend, wanted):
     access = await backend.create(wanted)
     told = await until(lambda: backend.metrics(access.provider_id), timeout=60, pause=0.1)
     assert told == sorted(told, key=lambda one: one.at)
     assert 0 < told[-1].memory_used <= told[-1].memory_total
 
 
-async def test_a_sandbox_answers_while_it_runs_and_only_then(backend, wanted):
+async def test_is_running__is_true_only_while_it_runs(backend, wanted):
     access = await backend.create(wanted)
     assert await backend.is_answering(access)
     await backend.pause(access.provider_id)
@@ -146,6 +142,6 @@ async def test_a_sandbox_answers_while_it_runs_and_only_then(backend, wanted):
     assert not await backend.is_answering(access)
 
 
-async def test_a_port_has_a_host_name(backend, wanted, engine):
+async def test_port__has_a_host_name(backend, wanted, engine):
     access = await backend.create(wanted)
     assert backend.host(access, 3000) == f"3000-{access.provider_id}.{access.domain}"

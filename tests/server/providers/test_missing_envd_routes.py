@@ -64,7 +64,7 @@ async def through(backend_at, proxy, wanted):
 
 @pytest.mark.parametrize("missing", NO_ROUTE)
 @pytest.mark.parametrize("call", CALLS_OF_PROCESSES)
-async def test_a_missing_route_is_no_missing_process(through, proxy, call, missing):
+async def test_missing_route__is_no_missing_process(through, proxy, call, missing):
     backend, access = through
     proxy.on(PROCESS + call, missing, times=ALWAYS)
     with pytest.raises(CallNotSupported, match=f"`{PROCESS}{call}`"):
@@ -73,7 +73,7 @@ async def test_a_missing_route_is_no_missing_process(through, proxy, call, missi
 
 @pytest.mark.parametrize("missing", NO_ROUTE)
 @pytest.mark.parametrize("call", CALLS_OF_FILES)
-async def test_a_missing_route_is_no_missing_file(through, proxy, call, missing):
+async def test_missing_route__is_no_missing_file(through, proxy, call, missing):
     backend, access = through
     proxy.on(FILESYSTEM + call, missing, times=ALWAYS)
     with pytest.raises(CallNotSupported, match=f"`{FILESYSTEM}{call}`"):
@@ -81,9 +81,7 @@ async def test_a_missing_route_is_no_missing_file(through, proxy, call, missing)
 
 
 @pytest.mark.parametrize("health", [404, 503])
-async def test_a_gateway_that_finds_no_sandbox_says_nothing_of_what_is_in_it(
-    through, proxy, health
-):
+async def test_gateway__a_404_says_nothing_about_processes_and_files(through, proxy, health):
     backend, access = through
     proxy.on(PROCESS, answer_with(404, "no such sandbox"), times=ALWAYS)
     proxy.on(FILESYSTEM, answer_with(404, "no such sandbox"), times=ALWAYS)
@@ -94,7 +92,7 @@ async def test_a_gateway_that_finds_no_sandbox_says_nothing_of_what_is_in_it(
         await backend.files(access).find("/tmp")
 
 
-async def test_a_file_is_missing_only_if_the_sandbox_says_so(through, proxy):
+async def test_missing_file__only_the_sandbox_can_report_it(through, proxy):
     backend, access = through
     transfers = backend.transfers(access)
     proxy.on("GET /files", answer_with(404, "404 page not found\n"))
@@ -104,14 +102,14 @@ async def test_a_file_is_missing_only_if_the_sandbox_says_so(through, proxy):
         await transfers.open("/nothing/there")
 
 
-async def test_what_is_really_missing_is_still_told(through):
+async def test_missing_file__a_real_one_is_reported(through):
     backend, access = through
     with pytest.raises(ProcessGone):
         await backend.processes(access).close_stdin("never-there")
     assert await backend.files(access).find("/nothing/there") is None
 
 
-async def test_an_answer_without_an_end_is_not_read_to_it(backend_at, proxy, wanted):
+async def test_endless_error__is_not_read_to_the_end(backend_at, proxy, wanted):
     backend = backend_at(proxy.url)
     access = await backend.create(wanted)
 

@@ -37,14 +37,14 @@ async def register(sessions, *several):
         await register_backends(sessions, backends)
 
 
-async def test_a_backend_has_the_deadlines_of_its_settings():
+async def test_backend__has_the_time_limits_of_its_settings():
     async with opened(settings("short", max_continuous_run_s=3600), settings("long")) as backends:
         assert backends.rules("short").longest_run == timedelta(hours=1)
         assert backends.rules("long") == backends.rules(None) == DEFAULT_RULES
         assert list(backends) == ["short", "long"]
 
 
-async def test_what_is_not_in_the_settings_fails_like_what_does_not_answer():
+async def test_backend__an_unconfigured_one_fails_like_an_unreachable_one():
     async with opened(settings("here")) as backends:
         assert "gone" not in backends
         assert backends.rules("gone") == DEFAULT_RULES
@@ -52,7 +52,7 @@ async def test_what_is_not_in_the_settings_fails_like_what_does_not_answer():
             await backends["gone"].kill("sandbox")
 
 
-async def test_capacity_follows_the_settings_and_what_else_is_known_stays(sessions):
+async def test_register__capacity_follows_the_settings_and_other_fields_stay(sessions):
     await register(sessions, settings("here", capacity=3))
     async with sessions.begin() as session:
         await BackendRepository(session).set_drained("here", True)
@@ -63,7 +63,7 @@ async def test_capacity_follows_the_settings_and_what_else_is_known_stays(sessio
     assert (row.drained, row.state) == (True, "up")
 
 
-async def test_a_backend_that_left_the_settings_keeps_its_row_and_says_so(sessions):
+async def test_register__a_removed_backend_keeps_its_row_with_a_reason(sessions):
     await register(sessions, settings("here"), settings("gone"))
     await register(sessions, settings("here"))
     row = (await rows(sessions))["gone"]
@@ -71,7 +71,7 @@ async def test_a_backend_that_left_the_settings_keeps_its_row_and_says_so(sessio
     assert "removed from the settings" in row.state_reason
 
 
-async def test_each_start_has_every_backend_looked_at(sessions):
+async def test_register__each_start_makes_a_check_of_every_backend_due(sessions):
     await register(sessions, settings("one"), settings("two"))
     async with sessions() as session:
         due = await session.execute(
@@ -87,13 +87,13 @@ async def test_each_start_has_every_backend_looked_at(sessions):
     ]
 
 
-async def test_draining_a_backend_that_there_is_not_is_refused(sessions):
+async def test_drain__an_unknown_backend_is_refused(sessions):
     async with sessions.begin() as session:
         with pytest.raises(BackendNotFound):
             await BackendRepository(session).set_drained("nowhere", True)
 
 
-async def test_one_failure_does_not_make_a_backend_down_and_failing_on_does(sessions):
+async def test_backend_health__repeated_failures_mark_it_down(sessions):
     await register(sessions, settings("here"))
     hour, none = timedelta(hours=1), timedelta()
 

@@ -9,7 +9,7 @@ KEY = "e2b_" + "5ec2e7" * 7
 
 
 @pytest.mark.parametrize("fault", [cut, answer_with(500, f"no such key: {KEY}")])
-async def test_an_error_neither_tells_the_key_nor_holds_it(backend_at, proxy, fault):
+async def test_secrets__errors_contain_no_api_key(backend_at, proxy, fault):
     backend = backend_at(proxy.url, api_key=KEY)
     proxy.on("GET", fault)
     with pytest.raises(BackendError) as caught:
@@ -18,13 +18,13 @@ async def test_an_error_neither_tells_the_key_nor_holds_it(backend_at, proxy, fa
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-async def test_a_wrong_key_is_refused_in_the_providers_words(backend_at):
+async def test_secrets__a_wrong_key_is_refused_with_the_providers_message(backend_at):
     with pytest.raises(BackendRefused, match=r"answered 401: \w") as caught:
         await backend_at(api_key=KEY).list_all()
     assert KEY not in str(caught.value)
 
 
-async def test_tokens_and_variables_do_not_show(backend, new_sandbox):
+async def test_secrets__representations_contain_no_tokens_and_variables(backend, new_sandbox):
     wanted = new_sandbox(envs={"PASSWORD": "swordfish"})
     access = await backend.create(wanted)
     assert access.envd_token
@@ -32,7 +32,9 @@ async def test_tokens_and_variables_do_not_show(backend, new_sandbox):
     assert "swordfish" not in repr(wanted)
 
 
-async def test_a_sandboxs_address_never_gets_the_key(backend_at, engine, proxy, wanted):
+async def test_secrets__the_sandboxs_address_never_gets_the_api_key(
+    backend_at, engine, proxy, wanted
+):
     heads = []
 
     async def look(exchange):

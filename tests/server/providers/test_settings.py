@@ -11,14 +11,14 @@ def settings(name="here", **fields):
     return BackendSettings.model_validate({"name": name, "api_key": KEY, **fields})
 
 
-def test_a_domain_is_all_that_it_takes():
+def test_backend_settings__a_domain_suffices():
     endpoint = settings(domain="sandboxes.example").endpoint()
     assert endpoint.api_url == "https://api.sandboxes.example"
     assert endpoint.sandbox_url is None
     assert endpoint.domain == "sandboxes.example"
 
 
-def test_addresses_and_certificates_are_taken_as_given(tmp_path):
+def test_backend_settings__urls_and_certificates_are_used_unchanged(tmp_path):
     authority = trustme.CA().cert_pem
     authority.write_to_path(tmp_path / "ca.pem")
     endpoint = settings(
@@ -29,7 +29,7 @@ def test_addresses_and_certificates_are_taken_as_given(tmp_path):
     assert endpoint.ca_cert == authority.bytes()
 
 
-def test_certificates_are_read_while_that_is_allowed(tmp_path):
+def test_backend_settings__certificates_are_read_before_privileges_are_dropped(tmp_path):
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
     read = settings(ca_cert=tmp_path / "ca.pem")
     (tmp_path / "ca.pem").unlink()
@@ -37,7 +37,7 @@ def test_certificates_are_read_while_that_is_allowed(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate", b"\xff"])
-def test_certificates_that_cannot_be_read_are_refused(tmp_path, content):
+def test_backend_settings__unreadable_certificates_are_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "ca.pem").write_bytes(content)
     with pytest.raises(ValidationError, match=r"certificates in .*ca\.pem cannot be read"):
@@ -56,13 +56,13 @@ def test_certificates_that_cannot_be_read_are_refused(tmp_path, content):
         {"unknown": 1},
     ],
 )
-def test_what_cannot_be_meant_is_refused_without_telling_the_key(fields):
+def test_backend_settings__invalid_values_are_refused_without_quoting_the_key(fields):
     with pytest.raises(ValidationError) as caught:
         settings(**fields)
     assert KEY not in str(caught.value)
 
 
-def test_the_key_does_not_show():
+def test_backend_settings__the_key_is_not_printed():
     assert KEY not in repr(settings())
     assert KEY not in repr(settings().endpoint())
 
@@ -74,10 +74,10 @@ def test_the_key_does_not_show():
         ([settings("a", overflow_to="b")], "overflows to 'b'"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(backends, complaint):
+def test_backend_settings__contradictions_are_refused(backends, complaint):
     with pytest.raises(ValueError, match=complaint):
         require_consistent(backends)
 
 
-def test_backends_may_overflow_to_each_other():
+def test_backend_settings__backends_may_overflow_to_each_other():
     require_consistent([settings("a", overflow_to="b"), settings("b", overflow_to="a")])

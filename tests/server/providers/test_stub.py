@@ -27,7 +27,7 @@ async def backend(stub):
     await backend.close()
 
 
-async def test_our_backend_leads_a_sandbox_through_its_life_at_the_stub(backend, wanted):
+async def test_stub__our_backend_runs_a_whole_lifecycle(backend, wanted):
     access = await backend.create(wanted)
     assert await backend.create(wanted) == access
     assert await backend.is_answering(access)
@@ -49,7 +49,7 @@ async def test_our_backend_leads_a_sandbox_through_its_life_at_the_stub(backend,
         await backend.info(access.provider_id)
 
 
-async def test_our_backend_finds_all_that_it_made_there_and_each(backend, new_sandbox):
+async def test_stub__our_backend_finds_everything_that_it_created(backend, new_sandbox):
     created = {}
     for _ in range(5):
         wanted = new_sandbox()
@@ -62,7 +62,7 @@ async def test_our_backend_finds_all_that_it_made_there_and_each(backend, new_sa
         assert [one.id for one in await backend.find(sandbox_id)] == [provider_id]
 
 
-async def test_the_bare_sdk_leads_a_sandbox_through_its_life_at_the_stub(stub):
+async def test_stub__the_sdk_runs_a_whole_lifecycle(stub):
     options = {"api_key": stub.api_key, "api_url": stub.url, "sandbox_url": stub.url}
     sandbox = await AsyncSandbox.create(timeout=60, metadata={"of": "mine & theirs"}, **options)
     assert await sandbox.is_running()
@@ -75,7 +75,7 @@ async def test_the_bare_sdk_leads_a_sandbox_through_its_life_at_the_stub(stub):
         await sandbox.get_info()
 
 
-async def test_the_stub_tells_when_it_was_asked(stub, backend, wanted):
+async def test_stub__reports_its_requests(stub, backend, wanted):
     access = await backend.create(wanted)
     created_at = (await backend.info(access.provider_id)).started_at
     await backend.kill(access.provider_id)

@@ -89,9 +89,7 @@ async def backends(settings):
     await backends.close()
 
 
-async def test_a_domain_and_an_authority_are_all_it_takes_to_work_in_a_sandbox(
-    backends, new_sandbox, remote
-):
+async def test_two_backends__a_domain_and_a_ca_certificate_suffice(backends, new_sandbox, remote):
     backend = backends["remote"]
     access = await backend.create(new_sandbox())
     sandbox = backend.handle(access)
@@ -105,7 +103,9 @@ async def test_a_domain_and_an_authority_are_all_it_takes_to_work_in_a_sandbox(
     assert backend.host(access, 3000) == f"3000-{access.provider_id}.{NAME}:{remote.port}"
 
 
-async def test_the_authority_of_one_backend_is_trusted_for_no_other(settings, new_sandbox):
+async def test_two_backends__a_ca_certificate_is_trusted_for_its_backend_only(
+    settings, new_sandbox
+):
     same = settings[1].model_dump(exclude={"name", "ca_cert"})
     untrusting = BackendSettings(name="untrusting", **same)
     backends = open_backends([*settings, untrusting], installation_id="installation")
@@ -144,7 +144,9 @@ async def patrol(living):
         return await BackendRepository(session).get(name)
 
 
-async def test_a_backend_that_is_down_keeps_its_sandboxes_and_another_goes_on(livings, remote):
+async def test_two_backends__one_that_is_down_keeps_its_sandboxes_and_the_other_works(
+    livings, remote
+):
     local, far = livings
     here, there = await local.started(), await far.started()
     assert (await patrol(far)).state == "up"
@@ -167,7 +169,7 @@ async def test_a_backend_that_is_down_keeps_its_sandboxes_and_another_goes_on(li
     assert (await far.row(there)).state is State.PAUSED
 
 
-async def test_each_sandbox_is_compared_with_its_own_backend(livings):
+async def test_two_backends__each_sandbox_is_compared_with_its_own(livings):
     local, far = livings
     here, there = await local.started(), await far.started()
     await far.backend.kill((await far.row(there)).backend_sandbox_id)
@@ -185,12 +187,12 @@ async def server(database, livings):
         yield server
 
 
-async def test_what_finds_no_place_goes_where_its_backend_overflows_to(server):
+async def test_overflow__a_sandbox_without_a_slot_is_placed_at_the_next_backend(server):
     placed = [(await server.running()).backend for _ in range(3)]
     assert placed == ["local", "local", "remote"]
 
 
-async def test_a_drained_backend_keeps_what_it_has_and_gets_nothing_new(server, livings):
+async def test_drain__a_backend_keeps_its_sandboxes_and_gets_no_new_ones(server, livings):
     local, _ = livings
     overview = BackendOverview(local.sessions, local.backends)
     before = await server.running()
@@ -210,9 +212,7 @@ async def test_a_drained_backend_keeps_what_it_has_and_gets_nothing_new(server, 
     assert (await server.settled(waits.id, State.RUNNING)).backend == "local"
 
 
-async def test_while_a_backend_is_down_new_ones_go_elsewhere_or_wait_until_it_is_back(
-    server, livings, remote
-):
+async def test_backend_down__new_sandboxes_are_placed_elsewhere_or_wait(server, livings, remote):
     _, far = livings
     wanted = SandboxRequest(backend="remote")
     remote.kill()
@@ -228,7 +228,7 @@ async def test_while_a_backend_is_down_new_ones_go_elsewhere_or_wait_until_it_is
     assert (await server.settled(waits.id, State.RUNNING)).backend == "remote"
 
 
-async def test_an_agent_types_rule_says_where_its_sandboxes_live(server):
+async def test_placement_rule__selects_the_backend_of_an_agent_type(server):
     await server.set_tenant(rules=[{"match": {"agent_type": "ci-fix"}, "backend": "remote"}])
     assert (await server.running(agent_type="ci-fix")).backend == "remote"
     assert (await server.running(agent_type="review")).backend == "local"

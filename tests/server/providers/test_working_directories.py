@@ -44,17 +44,17 @@ async def output_of(backend, access, **process):
 
 
 @pytest.mark.parametrize("path", ["/tmp/x", "/", "~", "~/x", "~root/x", ""])
-async def test_other_paths_stay_as_they_are_and_cost_no_request(directories, lookups, path):
+async def test_working_directory__absolute_paths_need_no_request(directories, lookups, path):
     assert await directories.resolve(path, user=None) == path
     assert lookups() == 0
 
 
-async def test_a_relative_path_is_below_the_home_of_its_user(directories):
+async def test_working_directory__a_relative_path_is_below_the_users_home(directories):
     assert await directories.resolve("a/b", user=None) == "/home/user/a/b"
     assert await directories.resolve("../b", user="root") == "/root/../b"
 
 
-async def test_the_directory_is_looked_up_once_per_user(directories, backend, access, lookups):
+async def test_working_directory__is_looked_up_once_per_user(directories, backend, access, lookups):
     for _ in range(3):
         await directories.resolve("x", user=None)
         await directories.resolve("x", user="root")
@@ -67,7 +67,9 @@ async def test_the_directory_is_looked_up_once_per_user(directories, backend, ac
     assert lookups() == 2
 
 
-async def test_it_is_forgotten_with_the_sandboxs_handle(backend_at, proxy, new_sandbox, lookups):
+async def test_working_directory__is_forgotten_with_the_handle(
+    backend_at, proxy, new_sandbox, lookups
+):
     backend = backend_at(proxy.url, handles=1)
     first, second = [await backend.create(new_sandbox()) for _ in range(2)]
     for access in (first, first, second, first):
@@ -75,7 +77,9 @@ async def test_it_is_forgotten_with_the_sandboxs_handle(backend_at, proxy, new_s
     assert lookups() == 3
 
 
-async def test_users_are_remembered_up_to_a_bound(backend, access, directories, lookups):
+async def test_working_directory__the_cache_of_users_is_bounded(
+    backend, access, directories, lookups
+):
     names = [f"user{number}" for number in range(17)]
     add = "; ".join(f"useradd --create-home {name}" for name in names)
     await backend.inside(access).run_command(add, user="root", timeout=MINUTE)
@@ -86,7 +90,7 @@ async def test_users_are_remembered_up_to_a_bound(backend, access, directories, 
     assert lookups() == len(names) + 1
 
 
-async def test_a_user_that_does_not_exist_is_refused(directories):
+async def test_working_directory__an_unknown_user_is_refused(directories):
     with pytest.raises(BackendRefused, match="nobody-knows"):
         await directories.resolve("x", user="nobody-knows")
 
@@ -94,14 +98,16 @@ async def test_a_user_that_does_not_exist_is_refused(directories):
 @pytest.mark.parametrize(
     "lie", ['{"entry": {"path": "relative"}}', "{}", f'{{"entry": {{"path": "/{"x" * 5000}"}}}}']
 )
-async def test_an_answer_that_is_no_directory_is_not_used(directories, proxy, lie):
+async def test_working_directory__an_answer_that_is_no_directory_is_ignored(
+    directories, proxy, lie
+):
     proxy.on(STAT, answer_with(200, lie, Content_Type="application/json"))
     with pytest.raises(BackendError, match="working directory"):
         await directories.resolve("x", user=None)
     assert await directories.resolve("x", user=None) == "/home/user/x"
 
 
-async def test_a_working_directory_that_was_removed_is_reported(backend, access, directories):
+async def test_working_directory__a_removed_one_is_reported(backend, access, directories):
     inside = backend.inside(access)
     await inside.run_command("mv /home/user /home/gone", user="root", timeout=MINUTE)
     with pytest.raises(PathNotFound, match="the working directory does not exist"):
