@@ -1,63 +1,19 @@
-import contextlib
-from datetime import datetime, timedelta
-from urllib.parse import urlsplit
+from datetime import timedelta
 
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendUnavailable
-from sandbox_server.domain.explanations import format_instant
-from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import wire
-from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.checker import CheckIntervals
-from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
-from sandbox_server.sandboxes.services.encrypted_columns import open_access
-from tests.server.support.databases import new_database
+from tests.server.sandboxes.drift.patrols import AT_ONCE, LIST, backend_row, patrol
 from tests.server.support.fault_proxy import answer_with, hold
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, living_at
 
 pytestmark = pytest.mark.needs_engine
-
-LIST = "GET /v2/sandboxes"
-HEALTH = "GET /health"
-AT_ONCE = timedelta()
-NOT_RUNNING = answer_with(502)
-JOB = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="local", attempts=1, leased_by="a")
-
-
-def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=MINUTE):
-    return living.drift_checker(
-        intervals=CheckIntervals(again=again, busy_for=busy_for, answer_within=answer_within),
-        timeouts=LivenessTimeouts(each=each, between=AT_ONCE, all=HOUR),
-    )
-
-
-async def patrol(living, **intervals):
-    """Look at the backend once."""
-    return await patrol_of(living, **intervals).check(JOB)
-
-
-async def backend_row(living):
-    async with living.sessions() as session:
-        return await BackendRepository(session).get(living.backend_name)
-
-
-@pytest.fixture
-def left_behind(living, new_sandbox):
-    """Create sandboxes at the provider that no record is about."""
-
-    async def create(sandbox_id=None, **fields):
-        fields = {"sandbox_id": sandbox_id or new_id(), "tenant_id": living.tenant_id, **fields}
-        wanted = new_sandbox(**fields)
-        return wanted.sandbox_id, await living.backend.create(wanted)
-
-    return create
 
 
 async def test_patrol__changes_nothing_without_drift(living):
@@ -192,118 +148,6 @@ async def test_patrol__a_queued_sandbox_that_runs_already_is_not_started_again(l
     assert await living.states(sandbox_id) == ["starting", "running"]
 
 
-async def test_orphan__a_tenants_sandbox_without_a_row_is_adopted(living, left_behind):
-    sandbox_id, access = await left_behind()
-    await living.backend.handle(access).files.write("kept", "work")
-
-    await patrol(living)
-
-    row = await living.row(sandbox_id)
-    assert (row.tenant_id, row.state) == (living.tenant_id, State.RUNNING)
-    assert row.expires_at
-    assert await living.states(sandbox_id) == ["paused", "running"]
-    sandbox = living.backend.handle(open_access(living.vault, sandbox_id, row.access_sealed))
-    assert await sandbox.files.read("kept") == "work"
-    assert (await backend_row(living)).strangers == 0
-
-
-async def test_orphan__an_adopted_paused_sandbox_stays_paused_until_it_is_requested(
-    living, left_behind
-):
-    sandbox_id, access = await left_behind()
-    await living.backend.pause(access.provider_id)
-
-    await patrol(living)
-
-    row = await living.row(sandbox_id)
-    assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
-    assert row.retain_until
-    assert await living.provider_states() == ["paused"]
-
-    await living.want(sandbox_id, Target.RUNNING)
-    await living.let_in(sandbox_id)
-    await living.settle(sandbox_id)
-    assert (await living.row(sandbox_id)).access_sealed
-
-
-@pytest.mark.parametrize("fields", [{"tenant_id": "nobody"}, {"sandbox_id": "not-an-id-of-ours"}])
-async def test_orphan__a_sandbox_without_a_known_tenant_is_reported_and_never_killed(
-    living, left_behind, caplog, fields
-):
-    _, access = await left_behind(**fields)
-
-    await patrol(living)
-    await patrol(living)
-
-    assert (await backend_row(living)).strangers == 1
-    assert [one.id for one in await living.backend.list_all()] == [access.provider_id]
-    assert access.provider_id in caplog.text
-
-
-async def test_orphan__sandboxes_of_another_installation_are_ignored(
-    living, backend_at, new_sandbox
-):
-    theirs = backend_at(installation_id="theirs")
-    access = await theirs.create(new_sandbox())
-    try:
-        await patrol(living)
-        assert (await backend_row(living)).strangers == 0
-        assert await theirs.info(access.provider_id)
-    finally:
-        await theirs.kill(access.provider_id)
-
-
-@pytest.fixture
-async def restored(living, database, database_url, server_url, backend_at):
-    """Take a backup at some moment, and later have a server go on from it."""
-
-    @contextlib.asynccontextmanager
-    async def backup():
-        await database.dispose()  # a database that somebody uses cannot be copied
-        name = urlsplit(database_url).path.removeprefix("/")
-        async with new_database(server_url, template=name) as url:
-            copy = create_engine(url)
-            yield living_at(create_sessions(copy), backend_at(), tenant_id=living.tenant_id)
-            await copy.dispose()
-
-    return backup
-
-
-async def test_orphan__a_database_restored_from_a_backup_adopts_newer_sandboxes(living, restored):
-    deleted, paused, resumed = [
-        await one for one in (living.started(), living.started(), living.paused())
-    ]
-    begun = await living.queued()
-    async with restored() as copy:
-        await living.want(deleted, Target.GONE)
-        await living.want(paused, Target.PAUSED)
-        for sandbox_id in (resumed, begun):
-            await living.want(sandbox_id, Target.RUNNING)
-            await living.let_in(sandbox_id)
-        for sandbox_id in (deleted, paused, resumed, begun):
-            await living.settle(sandbox_id)
-        created = await living.started()
-        there = await living.backend.list_all()
-
-        await patrol(copy)
-        for sandbox_id in (deleted, paused, resumed, begun, created):
-            await copy.settle(sandbox_id)
-        await patrol(copy)
-
-        assert (await copy.row(deleted)).state is State.FAILED
-        assert "no longer has the sandbox" in (await copy.row(deleted)).state_reason
-        assert (await copy.row(paused)).state is State.PAUSED
-        for sandbox_id in (resumed, begun, created):
-            row, known = await copy.row(sandbox_id), await living.row(sandbox_id)
-            assert row.state is State.RUNNING
-            assert row.backend_sandbox_id == known.backend_sandbox_id
-        assert (await backend_row(copy)).strangers == 0
-        by_id = sorted(await living.backend.list_all(), key=lambda one: one.id)
-        assert [(one.id, one.state) for one in by_id] == sorted(
-            (one.id, one.state) for one in there
-        )
-
-
 async def test_backend_health__two_failures_mark_a_backend_down_with_the_reason(faulty, proxy):
     await proxy.refuse()
     await patrol(faulty)
@@ -366,86 +210,3 @@ async def test_backend_health__a_backend_removed_from_the_settings_is_not_checke
     job = LeasedJob(id=1, kind=kinds.DRIFT_CHECK, subject="gone", attempts=1, leased_by="a")
     patrol = living.drift_checker()
     assert await patrol.check(job) is None
-
-
-async def test_liveness__a_running_sandbox_that_does_not_answer_is_marked_until_it_does(
-    living, faulty, proxy
-):
-    sandbox_id = await living.started()
-    proxy.on(HEALTH, NOT_RUNNING, times=2)
-
-    await patrol(faulty)
-
-    row = await living.row(sandbox_id)
-    assert row.state is State.RUNNING
-    assert row.silent_since
-    assert "not responding since" in row.state_reason
-    assert await living.states(sandbox_id) == ["running", "silent"]
-
-    await patrol(faulty)
-
-    assert (await living.row(sandbox_id)).silent_since is None
-    assert await living.states(sandbox_id) == ["running", "silent", "answering"]
-
-
-async def test_liveness__the_event_contains_the_time_of_the_last_answer(faulty, living, proxy):
-    sandbox_id = await living.started()
-    patrol = patrol_of(faulty)
-    await patrol.check(JOB)
-    proxy.on(HEALTH, NOT_RUNNING, times=2)
-
-    await patrol.check(JOB)
-
-    silent = (await living.events(sandbox_id))[-1]
-    answered_at = datetime.fromisoformat(silent.data["last_answer_at"])
-    row = await living.row(sandbox_id)
-    assert row.started_at < answered_at < row.silent_since
-    assert format_instant(answered_at) in row.state_reason
-
-
-async def test_liveness__an_answer_after_the_timeout_counts_as_missing(living, faulty, proxy):
-    sandbox_id = await living.started()
-    proxy.on(HEALTH, hold, times=2)
-    await patrol(faulty, each=timedelta(milliseconds=100))
-    assert (await living.row(sandbox_id)).silent_since
-
-
-async def test_liveness__one_missing_answer_is_tolerated(living, faulty, proxy):
-    sandbox_id = await living.started()
-    proxy.on(HEALTH, NOT_RUNNING)
-    await patrol(faulty)
-    assert (await living.row(sandbox_id)).silent_since is None
-
-
-async def test_liveness__a_sandbox_paused_meanwhile_is_not_marked(living, faulty, proxy):
-    sandbox_id = await living.started()
-
-    async def pause_meanwhile(exchange):
-        await living.backend.pause((await living.row(sandbox_id)).backend_sandbox_id)
-        await exchange.relay()
-
-    proxy.on(HEALTH, pause_meanwhile)
-    await patrol(faulty)
-    row = await living.row(sandbox_id)
-    assert row.silent_since is None
-
-    await patrol(faulty)
-    assert (await living.row(sandbox_id)).state is State.PAUSED
-
-
-async def test_liveness__an_unreachable_sandbox_does_not_hide_others(living, faulty, proxy, caplog):
-    unreadable, silent = await living.started(), await living.started()
-    await living.change(unreadable, access_sealed=b"sealed with a key that is lost")
-    proxy.on(HEALTH, NOT_RUNNING, times=2)
-    await patrol(faulty)
-    assert (await living.row(silent)).silent_since
-    assert "DecryptionFailed" in caplog.text
-
-
-async def test_liveness__a_pause_ends_the_mark(living, faulty, proxy):
-    sandbox_id = await living.started()
-    proxy.on(HEALTH, NOT_RUNNING, times=2)
-    await patrol(faulty)
-    await living.want(sandbox_id, Target.PAUSED)
-    await living.settle(sandbox_id)
-    assert (await living.row(sandbox_id)).silent_since is None
