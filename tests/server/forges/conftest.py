@@ -5,6 +5,7 @@ import pytest
 from sandbox_server.domain.tasks.forges import ForgeAuth, ForgeKind
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import ForgeDefinition, Forges
+from tests.server.forges.support.scripted_server import scripted_server
 from tests.server.support.in_process_server import caller_of
 from tests.server.support.memory_forge import add_tenant
 
@@ -54,3 +55,17 @@ def connect(make_forges, caller):
 class Connected:
     def __init__(self, forges, row, adapter):
         self.forges, self.row, self.adapter = forges, row, adapter
+
+
+@pytest.fixture
+def inbox():
+    """Take webhook deliveries."""
+    with scripted_server() as server:
+        yield server
+
+
+@pytest.fixture
+def scripted():
+    """Answer as a forge would, as the test says."""
+    with scripted_server() as server:
+        yield server

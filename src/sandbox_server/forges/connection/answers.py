@@ -54,6 +54,8 @@ class Answer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """What no message may contain, even if the forge repeats it."""
 
     @property
     def is_unchanged(self) -> bool:
@@ -102,6 +104,8 @@ class Answer:
         told = document.get("message") or document.get("error") or ""
         details = [_detail(each) for each in _list(document.get("errors"))]
         words = "; ".join(text for text in (_text(told), *details) if text)
+        for secret in self.secrets:
+            words = words.replace(secret, "…")
         return f"HTTP {self.status}" + (f", {words}" if words else "")
 
     @property

@@ -1,7 +1,7 @@
 """One request to a forge: bounded in time and size, never repeated, with errors that say whether a repeat makes sense."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from sandbox_server.forges.connection.budgets import Budgets
 _CONNECT_S, _READ_S, _WHOLE_S = 10.0, 30.0, 60.0
 _LARGEST_ANSWER = 16 * 2**20
 _LARGEST_LOG = 64 * 2**20
+_CREDENTIALS = frozenset({"authorization", "private-token"})
 _READS = frozenset({"GET", "HEAD"})
 _MOVED = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS = 3
@@ -62,6 +63,15 @@ class Call:
     @property
     def is_write(self) -> bool:
         return self.method not in _READS and self.resource != "mint"
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The credentials among the headers, without their scheme."""
+        return [
+            value.rpartition(" ")[2]
+            for name, value in self.headers.items()
+            if name.lower() in _CREDENTIALS
+        ]
 
     def authorized_by(self, authorized: Authorized) -> "Call":
         headers = {**self.headers, **authorized.headers}
@@ -139,7 +149,13 @@ class ForgeClient:
         finally:
             await answer.aclose()
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(forge=address.name, status=answer.status_code, headers=headers, body=body)
+        return Answer(
+            forge=address.name,
+            status=answer.status_code,
+            headers=headers,
+            body=body,
+            secrets=call.secrets,
+        )
 
 
 async def _read(answer: httpx.Response, forge: str, keep_end: int | None) -> bytes:
