@@ -233,6 +233,7 @@ def upgrade() -> None:
         sa.Column("base_ref", sa.Text(), nullable=False),
         sa.Column("base_sha", sa.Text()),
         sa.Column("branch", sa.Text()),
+        sa.Column("directory", sa.Text(), nullable=False),
         sa.Column("agent", sa.Text()),
         sa.Column("agent_command", sa.Text()),
         sa.Column("model", sa.Text()),
@@ -249,9 +250,13 @@ def upgrade() -> None:
         sa.Column("stage_before", sa.Text()),
         sa.Column("awaits", postgresql.JSONB(none_as_null=True, astext_type=sa.Text())),
         sa.Column("target", sa.Text(), server_default="finished", nullable=False),
+        sa.Column("outcome", sa.Text()),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("sandboxes", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("sandbox_id", ID),
         sa.Column("sandbox_ready", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("approved", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("head_sha", sa.Text()),
         sa.Column("published_sha", sa.Text()),
         sa.Column(
             "pushed_shas", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False
@@ -474,9 +479,11 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("sha", sa.Text(), nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("head_sha", sa.Text()),
+        sa.Column("branch", sa.Text()),
         sa.Column("tree", sa.Text(), nullable=False),
-        sa.Column("base_sha", sa.Text(), nullable=False),
+        sa.Column("mark", sa.Text(), nullable=False),
+        sa.Column("base_sha", sa.Text()),
         sa.Column("files", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("left_out", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
@@ -489,9 +496,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "task_save_parts",
+        sa.Column("id", ID, nullable=False),
         sa.Column("task_id", ID, nullable=False),
-        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("part", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("part", sa.Integer(), nullable=False),
         sa.Column("content_sealed", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
         sa.ForeignKeyConstraint(
@@ -500,7 +508,10 @@ def upgrade() -> None:
             name="task_save_parts_save_fkey",
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("task_id", "number", "part", name=op.f("task_save_parts_pkey")),
+        sa.PrimaryKeyConstraint("id", name=op.f("task_save_parts_pkey")),
+        sa.UniqueConstraint(
+            "task_id", "number", "part", name=op.f("task_save_parts_task_id_number_part_key")
+        ),
     )
     op.add_column("sandboxes", sa.Column("checkout", DOCUMENT))
     op.add_column("events", sa.Column("task_id", ID))

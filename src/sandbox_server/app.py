@@ -46,6 +46,8 @@ from sandbox_server.repositories import api as repositories
 from sandbox_server.sandboxes import api as sandboxes
 from sandbox_server.snapshots import api as snapshots
 from sandbox_server.snapshots import api_forks as forks
+from sandbox_server.tasks import api as tasks
+from sandbox_server.tasks import api_history as task_history
 from sandbox_server.templates import api as templates
 from sandbox_server.terminals import api as terminals
 from sandbox_server.tools import api as mcp
@@ -67,6 +69,8 @@ _ROUTES = (
         files,
         events,
         logs,
+        tasks,
+        task_history,
         forges,
         repositories,
         webhooks,

@@ -38,6 +38,9 @@ from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.views import SandboxViews
 from sandbox_server.settings import Settings
 from sandbox_server.snapshots.service import SnapshotService
+from sandbox_server.task_services import TaskServices
+from sandbox_server.tasks.history import TaskHistory
+from sandbox_server.tasks.service import Tasks
 from sandbox_server.templates.catalog import Catalog
 from sandbox_server.templates.lookup import TemplateLookup
 from sandbox_server.terminals.service import Terminals
@@ -68,6 +71,7 @@ class Core:
     public_address: PublicAddress
     forges: Forges
     repositories: Repositories
+    task_services: TaskServices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +119,8 @@ class Components:
     repositories: Repositories
     deliveries: Deliveries
     webhook_bodies: WebhookBodies
+    tasks: Tasks
+    task_history: TaskHistory
 
     def by_type(self) -> Registry:
         """Map each component's type, by which routes depend on it, to the component."""
@@ -184,6 +190,8 @@ def build_components(core: Core) -> Components:
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
         verbs=Verbs(controller, commands, contents),
         forges=core.forges,
+        tasks=core.task_services.tasks,
+        task_history=core.task_services.history,
         forge_views=ForgeViews(core.public_address),
         repositories=core.repositories,
         deliveries=Deliveries(sessions, core.forges),

@@ -19,7 +19,7 @@ from sandbox_server.sandboxes.reconciler import InlineJobs, Reconciler
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
-from sandbox_server.sandboxes.step_executor import StepExecutor
+from sandbox_server.sandboxes.step_executor import NoWork, StepExecutor, WorkKeeper
 from sandbox_server.sandboxes.targets import Targets
 from sandbox_server.sandboxes.template_waiters import TemplateWaiters
 from sandbox_server.sandboxes.transitions import Transitions
@@ -60,11 +60,13 @@ def build_reconciliation(
     *,
     changes: Changes | None = None,
     public_address: PublicAddress | None = None,
+    work_keeper: WorkKeeper | None = None,
 ) -> Reconciliation:
     transitions = Transitions(sessions, changes)
     calls = ProviderCalls(backends, vault)
     service_config = ServiceConfigWriter(sessions, backends, vault, public_address)
-    executor = StepExecutor(transitions, calls, vault, service_config)
+    work = work_keeper or NoWork()
+    executor = StepExecutor(transitions, calls, vault, service_config, work)
     return Reconciliation(
         transitions=transitions,
         service_config=service_config,

@@ -187,6 +187,13 @@ class Settings(BaseSettings):
             "at these hosts only."
         ),
     )
+    mirror_dir: AbsolutePath | None = Field(
+        None,
+        description="Directory for mirrors of repositories, a cache. Default: `mirrors` in the state directory.",
+    )
+    mirror_gb: int = Field(
+        20, ge=1, le=100_000, description="Disk space for mirrors of repositories, in GiB."
+    )
     metrics_token: SecretStr | None = Field(
         None,
         description=(
@@ -226,6 +233,9 @@ class Settings(BaseSettings):
             "three times as much is written to the database, plus 64 KiB per second while the "
             "output continues."
         ),
+    )
+    save_days: int = Field(
+        30, ge=0, description="Days to keep the saved work of tasks that have ended."
     )
     event_days: int = Field(30, ge=1, description="Days to keep events.")
     stop_timeout_s: int = Field(

@@ -21,6 +21,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
+from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
@@ -49,9 +50,17 @@ from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
 from sandbox_server.settings import Settings
 from sandbox_server.structured_logging import log_context
+from sandbox_server.task_services import (
+    ForgeCredentials,
+    TaskParts,
+    build_saves,
+    build_task_services,
+)
+from sandbox_server.tasks.automatic_saves import TaskWorkKeeper
 from sandbox_server.templates.agent_template import AgentTemplate
 from sandbox_server.templates.builder import TemplateBuilder
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
@@ -126,8 +135,14 @@ def _assemble(
 ) -> Server:
     changes = Changes(notifications)
     public_address = PublicAddress(settings.url_from_outside)
+    saves = build_saves(sessions, vault)
     lifecycle = build_reconciliation(
-        sessions, backends, vault, changes=changes, public_address=public_address
+        sessions,
+        backends,
+        vault,
+        changes=changes,
+        public_address=public_address,
+        work_keeper=TaskWorkKeeper(sessions, SandboxAccess(backends, vault), saves),
     )
     drift = build_drift_checker(sessions, backends, vault, lifecycle)
     shutdown_pauser = ShutdownPauser(sessions, lifecycle.admission, notifications)
@@ -171,15 +186,34 @@ def _assemble(
         bound=settings.command_output_mb * 2**20,
     )
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
+    commands = Commands(sessions, controller, recordings, LogNotifications(notifications))
+    repositories = Repositories(sessions, vault, forges)
+    task_services = build_task_services(
+        TaskParts(
+            sessions=sessions,
+            controller=controller,
+            commands=commands,
+            forges=forges,
+            repositories=repositories,
+            mirrors=Mirrors(
+                settings.mirror_dir or settings.state_dir / "mirrors",
+                ForgeCredentials(forges).mint,
+                limit=settings.mirror_gb * 2**30,
+            ),
+            saves=saves,
+        )
+    )
+    scheduler.add_handlers(task_services.handlers)
     core = Core(
+        repositories=repositories,
+        task_services=task_services,
         forges=forges,
-        repositories=Repositories(sessions, vault, forges),
         settings=settings,
         sessions=sessions,
         vault=vault,
         backends=backends,
         controller=controller,
-        commands=Commands(sessions, controller, recordings, LogNotifications(notifications)),
+        commands=commands,
         recordings=recordings,
         streams=StreamHub(sessions, notifications),
         sandbox_access=use_cases.access,
@@ -213,6 +247,7 @@ def _retention(settings: Settings) -> RetentionPeriods:
         ended=timedelta(days=settings.ended_days),
         events=timedelta(days=settings.event_days),
         output=timedelta(days=settings.output_days),
+        saves=timedelta(days=settings.save_days),
     )
 
 

@@ -2,7 +2,7 @@ from collections.abc import AsyncGenerator
 from typing import Unpack
 
 from sandbox_client._async.pagination import list_all
-from sandbox_client._async.repositories import AsyncRepositories
+from sandbox_client._async.tasks import AsyncTasks
 from sandbox_client.models import (
     BackendRead,
     BackendUpdate,
@@ -27,7 +27,7 @@ from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
-class AsyncOperations(AsyncRepositories):
+class AsyncOperations(AsyncTasks):
     """Operations beside sandboxes; many need the admin scope."""
 
     async def version(self) -> Version:

@@ -2,7 +2,7 @@ from collections.abc import Generator
 from typing import Unpack
 
 from sandbox_client._sync.pagination import list_all
-from sandbox_client._sync.repositories import Repositories
+from sandbox_client._sync.tasks import Tasks
 from sandbox_client.models import (
     BackendRead,
     BackendUpdate,
@@ -27,7 +27,7 @@ from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
-class Operations(Repositories):
+class Operations(Tasks):
     """Operations beside sandboxes; many need the admin scope."""
 
     def version(self) -> Version:

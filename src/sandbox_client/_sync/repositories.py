@@ -1,17 +1,50 @@
 from collections.abc import Generator
 from typing import Unpack
 
-from sandbox_client._sync.forges import Forges
 from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.templates import Templates
 from sandbox_client.models import (
     DeliveryRead,
+    ForgeCheck,
+    ForgeCheckRead,
+    ForgeKind,
+    ForgeRead,
+    ForgeWrite,
     Page,
     RepositoryCreate,
     RepositoryRead,
     RepositoryUpdate,
 )
 from sandbox_client.protocol.calls import call, create, request_body, segment
-from sandbox_client.protocol.options import RepositoryChanges, RepositoryOptions
+from sandbox_client.protocol.options import ForgeOptions, RepositoryChanges, RepositoryOptions
+
+
+class Forges(Templates):
+    """GitHub, GitLab, Forgejo and git servers, with the credentials that the server uses there."""
+
+    def list_forges(self) -> Generator[ForgeRead, None, None]:
+        """List your forges, oldest first."""
+        return list_all(self._transport, "/v1/forges", Page[ForgeRead])
+
+    def put_forge(
+        self, name: str, kind: ForgeKind | str, **options: Unpack[ForgeOptions]
+    ) -> ForgeRead:
+        """Create or replace a forge. Omitted secrets keep their stored values."""
+        body = request_body(ForgeWrite, {"kind": ForgeKind(kind), **options})
+        return self._transport.fetch(ForgeRead, call("PUT", _forge(name), body))
+
+    def get_forge(self, name: str) -> ForgeRead:
+        """Get a forge, without its secrets."""
+        return self._transport.fetch(ForgeRead, call("GET", _forge(name)))
+
+    def delete_forge(self, name: str) -> None:
+        """Delete a forge and its secrets."""
+        self._transport.delete(call("DELETE", _forge(name)))
+
+    def check_forge(self, name: str, *, repository: str | None = None) -> ForgeCheckRead:
+        """Ask the forge what the credential may do, if given in this repository."""
+        body = request_body(ForgeCheck, {"repository": repository})
+        return self._transport.fetch(ForgeCheckRead, call("POST", f"{_forge(name)}/check", body))
 
 
 class Repositories(Forges):
@@ -66,3 +99,7 @@ class Repositories(Forges):
 
 def _path(repository_id: str) -> str:
     return f"/v1/repositories/{segment(repository_id)}"
+
+
+def _forge(name: str) -> str:
+    return f"/v1/forges/{segment(name)}"

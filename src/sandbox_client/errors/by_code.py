@@ -117,6 +117,18 @@ class ForgeNotFound(NotFound):
     code = "forge-not-found"
 
 
+class TaskNotFound(NotFound):
+    code = "task-not-found"
+
+
+class PullNotFound(NotFound):
+    code = "pull-request-not-found"
+
+
+class SaveNotFound(NotFound):
+    code = "save-not-found"
+
+
 class Conflict(ApiError):
     code = "conflict"
 
@@ -147,6 +159,14 @@ class RepositoryInUse(Conflict):
 
 class TooManyTemplates(Conflict):
     code = "too-many-templates"
+
+
+class TaskExists(Conflict):
+    code = "task-exists"
+
+
+class InvalidStage(Conflict):
+    code = "invalid-stage"
 
 
 class KeyIssuedBefore(Conflict):

@@ -1,4 +1,4 @@
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -8,6 +8,7 @@ from sandbox_client.models.sandboxes import OnTimeout, Resources
 from sandbox_client.models.wire import Name, RequestModel, ResponseModel, Seconds, Storable
 
 _MOST = 1_000_000
+_LONGEST_TICKET = timedelta(hours=12)
 
 
 def _each_once(scopes: list["KeyScope"]) -> list["KeyScope"]:
@@ -153,4 +154,41 @@ class LoginRead(ResponseModel):
     key_name: str
     key_prefix: Annotated[str, Field(description="Start of the key's secret.")]
     scopes: list[KeyScope]
+    expires_at: datetime
+
+
+class TicketScope(StrEnum):
+    """What a ticket permits; `sandboxes` includes typing into terminals."""
+
+    READ = "read"
+    SANDBOXES = "sandboxes"
+
+
+class TicketCreate(RequestModel):
+    """Parameters of a new ticket."""
+
+    scope: TicketScope = TicketScope.READ
+    sandbox_id: Annotated[
+        Name | None,
+        Field(description="Restrict the ticket to this sandbox. Default: all of your sandboxes."),
+    ] = None
+    ttl_s: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=_LONGEST_TICKET.total_seconds(),
+            allow_inf_nan=False,
+            strict=True,
+            description="Lifetime in seconds. Streams end with the ticket, and browsers reconnect with the same ticket: "
+            "choose it as long as the page stays open.",
+        ),
+    ] = 3600
+
+
+class TicketCreated(ResponseModel):
+    """A new ticket, which is shown only once."""
+
+    ticket: str
+    scope: TicketScope
+    sandbox_id: str | None
     expires_at: datetime

@@ -56,6 +56,11 @@ _TABLE = (
     ErrorCode("name-taken", 409, "Name is already in use"),
     ErrorCode("too-many-templates", 409, "Too many templates"),
     ErrorCode("key-issued-before", 409, "API key was already created"),
+    ErrorCode("task-not-found", 404, "Task not found"),
+    ErrorCode("pull-request-not-found", 404, "The task has no pull request"),
+    ErrorCode("save-not-found", 404, "Save not found"),
+    ErrorCode("task-exists", 409, "The issue has an open task"),
+    ErrorCode("invalid-stage", 409, "Not possible in the task's current stage"),
     # Limits
     ErrorCode("queue-full", 429, "Queue is full"),
     ErrorCode("rate-limited", 429, "Rate limit exceeded"),

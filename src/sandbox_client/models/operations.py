@@ -14,7 +14,7 @@ class EventActor(ResponseModel):
 
 
 class TimelineEntry(ResponseModel):
-    """An event of a sandbox with cause, actor and reason. The fields of `data` depend on `type`."""
+    """An event with cause, actor and reason. The fields of `data` depend on `type`."""
 
     seq: int
     type: str
@@ -29,6 +29,7 @@ class EventRead(TimelineEntry):
     """An event. The fields of `data` depend on `type`."""
 
     sandbox_id: str | None
+    task_id: str | None = None
 
 
 class JobState(StrEnum):

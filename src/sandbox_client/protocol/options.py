@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
-from sandbox_client.models.agent_runs import PermissionMode
+from sandbox_client.models.agent_runs import AgentName, PermissionMode
 from sandbox_client.models.forges import ForgeAuth
 from sandbox_client.models.repositories import RepositorySettings
 from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
+from sandbox_client.models.tasks import TaskBudget, TaskPullRequest
 from sandbox_client.models.templates import TemplateStep
 
 
@@ -105,6 +106,20 @@ class ForgeOptions(TypedDict, total=False):
     webhook_secret: str | None
     git_only: bool
     git_username: str | None
+
+
+class TaskOptions(TypedDict, total=False):
+    title: str | None
+    instructions: str | None
+    issue: int | None
+    base: str | None
+    agent: AgentName | str | None
+    command: str | None
+    model: str | None
+    budget: TaskBudget | Mapping[str, Any]
+    pull_request: TaskPullRequest | str | None
+    metadata: Mapping[str, str]
+    priority: int
 
 
 class KeyOptions(TypedDict, total=False):

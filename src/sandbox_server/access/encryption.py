@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.models import Forge, GitPushPart, Repository, Sandbox, Template
+from sandbox_server.db.models import Forge, GitPushPart, Repository, Sandbox, TaskSavePart, Template
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
 
@@ -41,6 +41,7 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Repository.id, Repository.envs_sealed, "repositories.envs"),
     EncryptedColumn(Forge.id, Forge.secret_sealed, "forges.secret"),
     EncryptedColumn(Forge.id, Forge.webhook_secret_sealed, "forges.webhook_secret"),
+    EncryptedColumn(TaskSavePart.id, TaskSavePart.content_sealed, "task_save_parts.content"),
     EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )
 

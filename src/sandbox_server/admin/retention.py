@@ -25,6 +25,7 @@ class RetentionPeriods:
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)
     output: timedelta = timedelta(days=7)
+    saves: timedelta = timedelta(days=30)
     idempotency: timedelta = timedelta(days=1)
     deliveries: timedelta = timedelta(days=7)
 
@@ -48,6 +49,7 @@ class RetentionJob:
                 lambda r: r.remove_ended(periods.ended, job_kinds=[SANDBOX, SERVICES])
             ),
             "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),
+            "saves": await self._remove_all(lambda r: r.remove_saves(periods.saves)),
             "events": await self._remove_all(lambda r: r.remove_events(periods.events)),
             "requests": await self._remove_all(
                 lambda r: r.remove_idempotency_keys(periods.idempotency)

@@ -15,6 +15,8 @@ from sandbox_server.db.models import (
     Login,
     Sandbox,
     Stream,
+    Task,
+    TaskSave,
     Ticket,
     WebhookDelivery,
 )
@@ -45,6 +47,12 @@ class RetentionRepository:
             Command.tenant_id, Command.last_seq.label("seq"), Command.ended_at.label("at")
         )
         return await self._record_gap(removed, Stream.output_removed_seq, Stream.output_removed_at)
+
+    async def remove_saves(self, age: timedelta) -> int:
+        """Remove the saves of tasks that ended longer than `age` ago, with their parts."""
+        ended = select(Task.id).where(Task.ended_at < _now - age)
+        key = (TaskSave.task_id, TaskSave.number)
+        return len(await self._remove(*key, where=TaskSave.task_id.in_(ended)))
 
     async def remove_events(self, age: timedelta) -> int:
         """Remove events older than `age`."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sandbox_server.domain.errors import ScopeMissing
-from sandbox_server.domain.events import Actor
+from sandbox_server.domain.events import SERVER, Actor
 from sandbox_server.domain.ids import ApiKeyId, LoginId, TenantId
 
 
@@ -76,3 +76,21 @@ class LoginCaller(Caller):
     """A browser signed in with a key: it has the rights of the key, from this server's own pages only."""
 
     login_id: LoginId
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerCaller(Caller):
+    """The server itself, working for a tenant with the rights of its keys."""
+
+    @property
+    def actor(self) -> Actor:
+        return SERVER
+
+    @classmethod
+    def of(cls, tenant_id: str, *, priority: int = 0) -> "ServerCaller":
+        return cls(
+            tenant_id=TenantId(tenant_id),
+            key_id=ApiKeyId("server"),
+            scopes=frozenset({Scope.SANDBOXES}),
+            max_priority=priority,
+        )

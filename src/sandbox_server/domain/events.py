@@ -1,4 +1,4 @@
-"""Events of sandboxes.
+"""Events of sandboxes; those of tasks are in `tasks/events.py`.
 
     sandbox.queued  .starting  .running  .pausing  .paused  .resuming  .stopping  .stopped  .failed    a state was entered
     sandbox.deadline_changed                                     its timeout was extended or shortened
@@ -36,6 +36,10 @@ class Cause(StrEnum):
     """The server that runs the engine is stopping."""
     RECOVERY = "recovery"
     """A server finished a step that another one had begun."""
+    TASK = "task"
+    """The next step of a task."""
+    FORGE = "forge"
+    """A webhook of a forge, or what the forge answered."""
 
 
 CAUSES: dict[Why, Cause] = {
@@ -62,13 +66,18 @@ SERVER = Actor(kind="server")
 PROVIDER = Actor(kind="provider")
 
 
-class SandboxEvent(BaseModel):
+class LoggedEvent(BaseModel):
+    """An event of a tenant's log."""
+
     model_config = ConfigDict(frozen=True)
 
-    sandbox_id: str
     cause: Cause
     actor: Actor
     reason: Annotated[str, Field(min_length=1)]
+
+
+class SandboxEvent(LoggedEvent):
+    sandbox_id: str
 
 
 class Leaving(SandboxEvent):

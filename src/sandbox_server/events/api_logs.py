@@ -7,7 +7,13 @@ from sandbox_server.events.api import TimelinesDep
 from sandbox_server.events.log_source import USUAL, LogKind, LogSource
 from sandbox_server.events.service import Timelines
 from sandbox_server.http.deps import Reader, SandboxIdPath, SandboxIdsQuery
-from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, cursor_at, read_number
+from sandbox_server.http.pagination import (
+    DEFAULT_LIMIT,
+    Cursor,
+    Limit,
+    read_number,
+    respond_with_page,
+)
 from sandbox_server.http.sse import EVENT_STREAM, EVENTS_OVER, Listener, ListenerDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -69,9 +75,4 @@ async def _answer(
     if listener.asks_for_events:
         return await listener.stream(source, meanwhile=timelines.recording(listener.caller, source))
     begin = read_number(cursor) or listener.after or 0
-    page = await timelines.read_log(source, after=begin, limit=limit)
-    next_cursor = f'"{cursor_at(page.position)}"' if page.more else "null"
-    # Items are serialized already.
-    items = b",".join(item.data for item in page.items)
-    content = b'{"items":[%b],"next_cursor":%b}' % (items, next_cursor.encode())
-    return Response(content, media_type="application/json")
+    return respond_with_page(await timelines.read_log(source, after=begin, limit=limit))

@@ -13,7 +13,7 @@ from sandbox_server.log.event_repository import (
 )
 from sandbox_server.log.source import Item, Page
 
-_SEPARATE_FIELDS = frozenset({"sandbox_id", "type", "cause", "actor", "reason"})
+_SEPARATE_FIELDS = frozenset({"sandbox_id", "task_id", "type", "cause", "actor", "reason"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class EventSource:
 
 
 def view_event(row: Event) -> EventRead:
-    return EventRead(**_common_fields(row), sandbox_id=row.sandbox_id)
+    return EventRead(**_common_fields(row), sandbox_id=row.sandbox_id, task_id=row.task_id)
 
 
 def view_timeline_entry(row: Event) -> TimelineEntry:

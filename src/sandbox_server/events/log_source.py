@@ -39,10 +39,13 @@ class LogSource:
     tenant_id: str
     sandbox_ids: tuple[str, ...]
     kinds: frozenset[LogKind] = USUAL
+    task_id: str | None = None
+    """A task whose events are included; the log then ends with the task."""
 
     @property
     def topic(self) -> str:
-        return " ".join(f"sandbox/{sandbox_id}" for sandbox_id in self.sandbox_ids)
+        of_task = [] if self.task_id is None else [f"task/{self.task_id}"]
+        return " ".join([*of_task, *(f"sandbox/{sandbox_id}" for sandbox_id in self.sandbox_ids)])
 
     async def read(self, sessions: Sessions, *, after: int, limit: int) -> Page:
         log = self._log
@@ -73,6 +76,7 @@ class LogSource:
         return MergedLog(
             tenant_id=self.tenant_id,
             sandbox_ids=self.sandbox_ids,
+            task_id=self.task_id,
             events=LogKind.EVENTS in self.kinds,
             kinds=[CommandKind(kind) for kind in sorted(self.kinds - {LogKind.EVENTS})],
         )

@@ -20,11 +20,12 @@ from sqlalchemy import (
     not_,
     select,
     true,
+    union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
-from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Stream
+from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Stream, Task
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.log.output_repository import LARGEST_PART
 from sandbox_server.log.records import Record, RecordType
@@ -36,6 +37,8 @@ class MergedLog:
 
     tenant_id: str
     sandbox_ids: Sequence[str]
+    task_id: str | None = None
+    """A task whose events are in the log too; it ends with the task."""
     events: bool
     kinds: Collection[CommandKind]
 
@@ -85,13 +88,15 @@ class MergedLogRepository:
 
     async def find_state(self, log: MergedLog) -> LogState:
         """Read the state of the log; call it before `read`."""
-        row = (await self._session.execute(_STATE, _parameters(log))).one_or_none()
+        statement = _STATE if log.task_id is None else _STATE_OF_TASK
+        row = (await self._session.execute(statement, _parameters(log))).one_or_none()
         return LogState() if row is None else LogState(**row._asdict())
 
     async def read(self, log: MergedLog, *, after: int, until: int, limit: int) -> MergedPart:
         """Read records after one number, up to another."""
         parameters = _parameters(log) | {"after": after, "until": until, "limit": limit}
-        events = list(await self._session.scalars(_EVENTS, parameters)) if log.events else []
+        statement = _EVENTS if log.task_id is None else _EVENTS_OF_TASK
+        events = list(await self._session.scalars(statement, parameters)) if log.events else []
         output, seen, more = (
             await self._read_output(parameters) if log.kinds else ([], until, False)
         )
@@ -103,7 +108,8 @@ class MergedLogRepository:
     async def find_tail(self, log: MergedLog, *, count: int) -> int:
         """Find the number after which the last `count` records come."""
         parameters = _parameters(log) | {"limit": count + 1}
-        found = list(await self._session.scalars(_LAST_EVENTS, parameters)) if log.events else []
+        statement = _LAST_EVENTS if log.task_id is None else _LAST_EVENTS_OF_TASK
+        found = list(await self._session.scalars(statement, parameters)) if log.events else []
         if log.kinds:
             found += await self._session.scalars(_LAST_OUTPUT, parameters)
         found.sort(reverse=True)
@@ -122,6 +128,7 @@ def _parameters(log: MergedLog) -> dict[str, Any]:
         "tenant_id": log.tenant_id,
         "sandbox_ids": list(log.sandbox_ids),
         "kinds": [kind.value for kind in log.kinds],
+        **({} if log.task_id is None else {"task_id": log.task_id}),
     }
 
 
@@ -164,6 +171,7 @@ def _output(row: Row[Any]) -> Output:
 _sandbox_ids = bindparam("sandbox_ids", type_=ARRAY(Text))
 _each = func.unnest(_sandbox_ids).table_valued(column("id", Text), name="each").render_derived()
 _tenant_id = bindparam("tenant_id", type_=Text)
+_task_id = bindparam("task_id", type_=Text)
 _limit = bindparam("limit", type_=BigInteger)
 _is_selected = Command.kind.cast(Text) == any_(bindparam("kinds", type_=ARRAY(Text)))
 
@@ -202,6 +210,37 @@ def _events() -> Select[*tuple[Any, ...]]:
     return (
         select(event).select_from(_each.join(first_rows, true())).order_by(event.seq).limit(_limit)
     )
+
+
+def _state_of_task() -> Select[*tuple[Any, ...]]:
+    """Select the state of a log that begins and ends with a task, whatever sandboxes it has."""
+    own = Task.tenant_id == _tenant_id, Task.id == _task_id
+    return select(
+        (Stream.next_seq - 1).label("last_seq"),
+        Stream.removed_seq.label("events_removed_seq"),
+        Stream.removed_at.label("events_removed_at"),
+        Stream.output_removed_seq,
+        Stream.output_removed_at,
+        select(Task.created_at).where(*own).scalar_subquery().label("first_created_at"),
+        not_(exists().where(*own, Task.ended_at.is_(None))).label("has_ended"),
+    ).where(Stream.tenant_id == _tenant_id)
+
+
+def _events_of_task() -> Select[*tuple[Any, ...]]:
+    of_task = select(Event).where(
+        Event.tenant_id == _tenant_id, Event.task_id == _task_id, _between(Event.seq)
+    )
+    of_task = of_task.order_by(Event.seq).limit(_limit)
+    both = union_all(of_task, _events()).subquery("both")
+    event = aliased(Event, both)
+    return select(event).order_by(event.seq).limit(_limit)
+
+
+def _last_events_of_task() -> Select[*tuple[Any, ...]]:
+    of_task = select(Event.seq).where(Event.tenant_id == _tenant_id, Event.task_id == _task_id)
+    of_task = of_task.order_by(Event.seq.desc()).limit(_limit)
+    both = union_all(of_task, _last_events()).subquery("both")
+    return select(both.c.seq).order_by(both.c.seq.desc()).limit(_limit)
 
 
 def _output_of_all() -> Select[*tuple[Any, ...]]:
@@ -265,3 +304,6 @@ _EVENTS = _events()
 _OUTPUT = _output_of_all()
 _LAST_EVENTS = _last_events()
 _LAST_OUTPUT = _last_output()
+_STATE_OF_TASK = _state_of_task()
+_EVENTS_OF_TASK = _events_of_task()
+_LAST_EVENTS_OF_TASK = _last_events_of_task()

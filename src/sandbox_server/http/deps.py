@@ -22,6 +22,7 @@ from sandbox_server.domain.errors import (
     SandboxNotFound,
     ScopeMissing,
     SnapshotNotFound,
+    TaskNotFound,
     TemplateNotFound,
     TerminalNotFound,
 )
@@ -101,6 +102,7 @@ _of_sandbox = BeforeValidator(_parse_sandbox_id)
 _of_command = BeforeValidator(partial(_parse_id, missing=CommandNotFound))
 _of_terminal = BeforeValidator(partial(_parse_id, missing=TerminalNotFound))
 _of_agent_run = BeforeValidator(partial(_parse_id, missing=AgentRunNotFound))
+_of_task = BeforeValidator(partial(_parse_id, missing=TaskNotFound))
 _of_snapshot = BeforeValidator(partial(_parse_id, missing=SnapshotNotFound))
 _of_repository = BeforeValidator(partial(_parse_id, missing=RepositoryNotFound))
 _of_forge = BeforeValidator(partial(_parse_id, missing=ForgeNotFound))
@@ -125,6 +127,7 @@ SnapshotIdPath = Annotated[str, _of_snapshot, may_fail_with(SnapshotNotFound), P
 RepositoryIdPath = Annotated[str, _of_repository, may_fail_with(RepositoryNotFound), Path()]
 ForgeIdPath = Annotated[str, _of_forge, may_fail_with(ForgeNotFound), Path()]
 DeliveryIdPath = Annotated[str, _of_delivery, may_fail_with(DeliveryNotFound), Path()]
+TaskIdPath = Annotated[str, _of_task, may_fail_with(TaskNotFound), Path()]
 TemplateNamePath = Annotated[
     str, BeforeValidator(_parse_template_name), may_fail_with(TemplateNotFound), Path()
 ]

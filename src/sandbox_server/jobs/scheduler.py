@@ -43,9 +43,10 @@ class SandboxQueueScheduler:
         limits: ProviderLimits | None = None,
     ) -> None:
         self._sessions = sessions
-        self._kinds = tuple(handlers)
+        self._handlers = dict(handlers)
+        self._kinds = tuple(self._handlers)
         self._policy = policy or Policy()
-        self._worker = Worker(sessions, handlers, self._policy)
+        self._worker = Worker(sessions, self._handlers, self._policy)
         self._free_slots = self._policy.slots
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun: set[asyncio.Task[None]] = set()
@@ -77,6 +78,11 @@ class SandboxQueueScheduler:
         task = asyncio.create_task(self._work(replace(job, context=context)))
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
+
+    def add_handlers(self, handlers: Mapping[str, Handler]) -> None:
+        """Add handlers, before `run`, of objects that need the scheduler themselves."""
+        self._handlers.update(handlers)
+        self._kinds = tuple(self._handlers)
 
     async def run(self) -> None:
         """Work until `stop`; when cancelled, release unfinished jobs."""

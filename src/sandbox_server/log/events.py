@@ -1,13 +1,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, column, func, select, true
+from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, case, column, func, select, true
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
 from sandbox_server.db.models import TABLES, Event, Stream
-from sandbox_server.domain.events import SandboxEvent
+from sandbox_server.domain.events import LoggedEvent
 from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
 from sandbox_server.metrics.instruments import EVENTS
 
@@ -22,7 +22,7 @@ class EventRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def append(self, tenant_id: str, *events: SandboxEvent, by: str = "") -> None:
+    async def append(self, tenant_id: str, *events: LoggedEvent, by: str = "") -> None:
         """Append events and notify waiting requests and streams when the transaction commits.
 
         Call it last in a transaction: it locks the tenant's counter until the end. `by` names the process that needs no notification.
@@ -51,6 +51,7 @@ class EventRepository:
         tenant_id: str,
         *,
         sandbox_id: str | None = None,
+        task_id: str | None = None,
         event_filter: EventFilter = EVERY_EVENT,
         after: int = 0,
         limit: int,
@@ -61,6 +62,8 @@ class EventRepository:
         )
         if sandbox_id is not None:
             query = query.where(Event.sandbox_id == sandbox_id)
+        if task_id is not None:
+            query = query.where(Event.task_id == task_id)
         return (await self._session.scalars(query.order_by(Event.seq).limit(limit))).all()
 
 
@@ -87,16 +90,24 @@ def _append() -> ReturningInsert[Any]:
         tenant_id,
         taken.c.first + payloads.c.number - 1,
         payloads.c.data["sandbox_id"].astext,
+        payloads.c.data["task_id"].astext,
         payloads.c.data["type"].astext,
         payloads.c.data,
     ).select_from(taken.join(payloads, true()))
-    columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
+    columns = ["tenant_id", "seq", "sandbox_id", "task_id", "type", "data"]
     table = TABLES["events"]
     inserted = insert(table).from_select(columns, rows)
     changed = table.c.sandbox_id + bindparam("by", type_=Text)
-    topics = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)
+    topics = func.concat_ws(
+        " ",
+        "tenant/" + table.c.tenant_id,
+        "sandbox/" + table.c.sandbox_id,
+        "task/" + table.c.task_id,
+    )
+    of_sandbox = table.c.sandbox_id.is_not(None)
     return inserted.returning(
-        func.pg_notify(SANDBOX_CHANNEL, changed), func.pg_notify(LOG_CHANNEL, topics)
+        case((of_sandbox, func.pg_notify(SANDBOX_CHANNEL, changed))),
+        func.pg_notify(LOG_CHANNEL, topics),
     )
 
 

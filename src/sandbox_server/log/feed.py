@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 from sandbox_server.domain.errors import SandboxError
@@ -22,8 +23,17 @@ class Feed:
     The fastest follower therefore sets the pace. A follower behind the window reads from the log on its own.
     """
 
-    def __init__(self, source: Source, reader: LogReader, *, position: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        reader: LogReader,
+        *,
+        position: int,
+        on_topic: Callable[["Feed", str], None] = lambda _feed, _topic: None,
+    ) -> None:
         self.source = source
+        self.topic = source.topic
+        self._on_topic = on_topic
         self.window = Window(position)
         self.over = False
         self.followers = 0
@@ -74,6 +84,8 @@ class Feed:
 
     async def _read(self) -> None:
         page = await self._reader.read_with_retry(self.source, after=self.window.position)
+        if page.topic is not None and page.topic != self.topic:
+            self._on_topic(self, page.topic)
         self.window.add(page)
         self.over = page.over
         if page.more:

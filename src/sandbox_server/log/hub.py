@@ -125,10 +125,9 @@ class StreamHub:
         return await self._catch_up.read_with_retry(source, after=position)
 
     def _open(self, source: Source, position: int) -> Feed:
-        feed = Feed(source, self._live, position=position)
+        feed = Feed(source, self._live, position=position, on_topic=self._change_topic)
         self._feeds[source] = feed
-        for topic in source.topic.split():
-            self._by_topic[topic].add(feed)
+        self._subscribe(feed)
         self._tasks[feed] = asyncio.create_task(feed.run(), name=f"feed {source.topic}")
         return feed
 
@@ -136,7 +135,21 @@ class StreamHub:
         self._tasks.pop(feed).cancel()
         if self._feeds.get(feed.source) is feed:
             del self._feeds[feed.source]
-        for topic in feed.source.topic.split():
+        self._unsubscribe(feed)
+
+    def _change_topic(self, feed: Feed, topic: str) -> None:
+        """Follow other topics, and read once more: what was announced meanwhile was not heard."""
+        self._unsubscribe(feed)
+        feed.topic = topic
+        self._subscribe(feed)
+        feed.schedule_read()
+
+    def _subscribe(self, feed: Feed) -> None:
+        for topic in feed.topic.split():
+            self._by_topic[topic].add(feed)
+
+    def _unsubscribe(self, feed: Feed) -> None:
+        for topic in feed.topic.split():
             self._by_topic[topic].discard(feed)
             if not self._by_topic[topic]:
                 del self._by_topic[topic]

@@ -24,6 +24,8 @@ class Page:
     """There is more to read now."""
     over: bool = False
     """The stream has ended."""
+    topic: str | None = None
+    """Topics to follow from now on, if they are not those of the source."""
 
 
 class Source(Protocol):
@@ -35,7 +37,7 @@ class Source(Protocol):
 
     @property
     def topic(self) -> str:
-        """Topics of notifications about new records: `tenant/ID`, `sandbox/ID` or `command/ID`, separated by spaces."""
+        """Topics of notifications about new records: `tenant/ID`, `sandbox/ID`, `task/ID` or `command/ID`, separated by spaces."""
 
     async def read(self, sessions: Sessions, *, after: int, limit: int) -> Page:
         """Read items after a number. If some were removed, the first item is a `gap`."""

@@ -1,7 +1,9 @@
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
+from typing import Protocol
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import extend_provider
@@ -11,6 +13,7 @@ from sandbox_server.domain.errors import (
     BackendError,
     BackendRefused,
     BackendUnavailable,
+    SandboxError,
     SandboxNotFound,
     Superseded,
 )
@@ -31,7 +34,25 @@ from sandbox_server.sandboxes.services.encrypted_columns import seal_access
 from sandbox_server.sandboxes.transitions import HoldBack, Transition, Transitions, into
 from sandbox_server.vault import Vault
 
+log = logging.getLogger(__name__)
+
+_STOPPING_ACTS = frozenset({Act.PAUSE, Act.KILL})
 _REFRESH = Step(Act.PAUSE, State.PAUSING, State.PAUSED, Target.RUNNING)
+
+
+class WorkKeeper(Protocol):
+    """Saves work that is in a sandbox only."""
+
+    async def save_before(self, row: Sandbox, act: str) -> None:
+        """Save what a running sandbox has, before it is paused or deleted."""
+        ...
+
+
+class NoWork:
+    """Nothing in sandboxes is saved."""
+
+    async def save_before(self, row: Sandbox, act: str) -> None:
+        pass
 
 
 class StepExecutor:
@@ -46,7 +67,9 @@ class StepExecutor:
         calls: ProviderCalls,
         vault: Vault,
         service_config: ServiceConfigWriter,
+        work: WorkKeeper,
     ) -> None:
+        self._work = work
         self._transitions = transitions
         self._calls = calls
         self._vault = vault
@@ -67,6 +90,7 @@ class StepExecutor:
         if step.act not in self._provider_acts:
             return await self.record(observed, step, due=None if due.why is Why.UNSETTLED else due)
         self._calls.enter(observed.row)
+        await self._save_work(observed, step)
         began = perf_counter()
         done = await self._provider_acts[step.act](await self._begin(observed, step, due))
         TRANSITION_SECONDS.labels(step.act, done.row.state).observe(perf_counter() - began)
@@ -142,6 +166,18 @@ class StepExecutor:
             await self._record_reason(observed, outcomes.not_deleted(error))
             raise
         return await self._commit(observed, self._done(observed, State.STOPPED))
+
+    async def _save_work(self, observed: Observation, step: Step) -> None:
+        """Have work saved before a sandbox stops running; a deletion waits for that, until its retries are used up."""
+        is_running = observed.row.state is State.RUNNING
+        if step.act not in _STOPPING_ACTS or not is_running:
+            return
+        try:
+            await self._work.save_before(observed.row, step.act)
+        except (SandboxError, TimeoutError) as error:
+            if step.act is Act.KILL and not observed.exhausted:
+                raise
+            log.warning("work not saved before %s error=%s", step.act, error)
 
     async def kill_leftovers(self, observed: Observation) -> None:
         """Kill remaining provider sandboxes of an ended row."""

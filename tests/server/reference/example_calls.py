@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from reference.examples import Example
@@ -14,9 +15,12 @@ TIME_IS_UP = 28  # curl's exit code after --max-time, expected for streams
 class Shell:
     """A working directory and variables."""
 
-    def __init__(self, directory: Path, *, server: str, key: str) -> None:
+    def __init__(
+        self, directory: Path, variables: Mapping[str, str], *, server: str, key: str
+    ) -> None:
         self._directory = directory
-        self._variables = {"SERVER": server, "KEY": key, "STAND_INS": str(STAND_INS)}
+        known = {"SERVER": server, "KEY": key, "STAND_INS": str(STAND_INS)}
+        self._variables = {**known, **variables}
         # curl reads its options from there, so the example itself is unchanged.
         options = 'silent\nshow-error\nno-buffer\nmax-time = 60\ndump-header = "headers"\n'
         (directory / ".curlrc").write_text(options)

@@ -8,15 +8,25 @@ import pytest
 from reference import document, snapshot
 from reference.examples import read_answers, read_examples, record, shape_of
 
+from sandbox_server.settings import Settings
 from tests.server.reference.example_calls import Shell
 from tests.server.support.server_process import server_process
 
+_FORGE = "GitHub"
+_FORGE_HOSTS = Settings.model_fields["forge_hosts"].default
+
 
 @pytest.mark.needs_engine
-def test_api_reference__every_example_gets_the_documented_response(tmp_path):
-    with server_process() as server:
+def test_api_reference__every_example_gets_the_documented_response(tmp_path, forge_world):
+    hosts = ",".join((*_FORGE_HOSTS, *forge_world.hosts))
+    with server_process(variables={"SANDBOX_SERVER_FORGE_HOSTS": hosts}) as server:
         server.start()
-        shell = Shell(tmp_path, server=server.url, key=server.admin_key)
+        forge = {
+            "FORGE": forge_world.github.url,
+            "FORGE_GIT": forge_world.git.url,
+            "FORGE_TOKEN": forge_world.github.owner_token,
+        }
+        shell = Shell(tmp_path, forge, server=server.url, key=server.admin_key)
         answers = {example.operation: shell.call(example) for example in read_examples()}
     if "RECORD_EXAMPLES" in os.environ:
         record(answers, server=server.url)
@@ -54,7 +64,8 @@ def test_api_reference__every_simulated_response_is_marked():
     }
     installed = {example.operation for example in examples if "$STAND_INS" in example.before}
     marked = {example.operation for example in examples if example.stand_in_for}
-    assert marked == answered | installed
+    at_forge = {example.operation for example in examples if example.stand_in_for == _FORGE}
+    assert marked == answered | installed | at_forge
     text = document.FILE.read_text()
     for name in marked:
         assert "stand-in" in text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]

@@ -8,8 +8,8 @@ from reference import snapshot
 from reference.breaking import breaks
 
 VERBS = set(
-    "attach check connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause prepare put read "
-    "rebuild receive resize resume retry revoke run send set sign start unpack update use watch write".split()
+    "approve archive attach cancel check connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause "
+    "prepare put read rebuild receive resize restore resume retry revoke run save send set sign start unpack update use watch write".split()
 )
 
 

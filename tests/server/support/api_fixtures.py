@@ -17,6 +17,7 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
+from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.hub import StreamHub
@@ -29,6 +30,12 @@ from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
+from sandbox_server.task_services import (
+    ForgeCredentials,
+    TaskParts,
+    build_saves,
+    build_task_services,
+)
 from sandbox_server.vault import Vault
 from tests.server.support.described_answers import require_described
 from tests.server.support.socket_server import running, serving
@@ -95,25 +102,44 @@ def commands(notifications, sessions, controller, recordings):
 
 
 @pytest.fixture
-async def core(sessions, settings, use_cases, backends, vault, streams, commands, recordings):
-    public_address = PublicAddress(settings.url_from_outside)
+def recorded(commands, recordings):
+    """Group what records commands."""
+    return {"commands": commands, "recordings": recordings}
+
+
+@pytest.fixture
+def task_parts(sessions, settings, use_cases, vault, commands, tmp_path):
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
+    return TaskParts(
+        sessions=sessions,
+        controller=use_cases.controller,
+        commands=commands,
+        forges=forges,
+        repositories=Repositories(sessions, vault, forges),
+        mirrors=Mirrors(tmp_path / "mirrors", ForgeCredentials(forges).mint, limit=2**30),
+        saves=build_saves(sessions, vault),
+    )
+
+
+@pytest.fixture
+async def core(sessions, settings, use_cases, backends, vault, streams, recorded, task_parts):
+    public_address = PublicAddress(settings.url_from_outside)
     return Core(
         settings=settings,
         sessions=sessions,
         vault=vault,
         backends=backends,
         controller=use_cases.controller,
-        commands=commands,
-        recordings=recordings,
         streams=streams,
         sandbox_access=use_cases.access,
         service_config=ServiceConfigWriter(sessions, backends, vault, public_address),
         snapshots=use_cases.snapshots,
         template_lookup=use_cases.lookup,
         public_address=public_address,
-        forges=forges,
-        repositories=Repositories(sessions, vault, forges),
+        forges=task_parts.forges,
+        repositories=task_parts.repositories,
+        task_services=build_task_services(task_parts),
+        **recorded,
     )
 
 

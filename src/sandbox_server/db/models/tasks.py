@@ -80,6 +80,7 @@ class Task(Row):
     base_ref: Mapped[str]
     base_sha: Mapped[str | None]
     branch: Mapped[str | None]  # None: attempts, which publish nothing
+    directory: Mapped[str]  # of the checkout in its sandboxes
     agent: Mapped[str | None]  # None: `agent_command`
     agent_command: Mapped[str | None]
     model: Mapped[str | None]
@@ -97,9 +98,15 @@ class Task(Row):
     stage_before: Mapped[str | None]  # to return to after waiting-for-user
     awaits: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     target: Mapped[str] = mapped_column(server_default=TaskTarget.FINISHED)
+    # The stage it ends in, once its work is saved and its sandbox deleted.
+    outcome: Mapped[str | None]
+    # Counts the commits of the reconciler, and fences late ones.
+    generation: Mapped[Count]
+    sandboxes: Mapped[Count]  # how many were created for it
     sandbox_id: Mapped[Id | None]  # not a foreign key: the task outlives it
     sandbox_ready: Mapped[Switch]  # checked out, and set up
     approved: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))  # heads to publish
+    head_sha: Mapped[str | None]  # of the work, as of the last run
     published_sha: Mapped[str | None]
     pushed_shas: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     report: Mapped[Document]  # title, body and summary, as the agent reported them
@@ -186,9 +193,11 @@ class TaskSave(Row):
     kind: Mapped[str]
     cause: Mapped[str]
     sha: Mapped[str]
-    head_sha: Mapped[str]
+    head_sha: Mapped[str | None]
+    branch: Mapped[str | None]
     tree: Mapped[str]
-    base_sha: Mapped[str]
+    mark: Mapped[str]  # equal for two saves of the same files, HEAD and branches
+    base_sha: Mapped[str | None]
     files: Mapped[Count]
     size: Mapped[int] = mapped_column(BigInteger)
     left_out: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
@@ -205,11 +214,13 @@ class TaskSavePart(Row):
             ondelete="CASCADE",
             name="task_save_parts_save_fkey",
         ),
+        UniqueConstraint("task_id", "number", "part"),
     )
 
-    task_id: Mapped[Id] = mapped_column(primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    part: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    task_id: Mapped[Id]
+    number: Mapped[int]
+    part: Mapped[int]
     content_sealed: Mapped[bytes]
 
 

@@ -8,7 +8,8 @@ SandboxError
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
-    ForgeNotFound  CommitNotFound  DeliveryNotFound
+    ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
+    PullNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -16,6 +17,8 @@ SandboxError
     NameTaken
     TooManyTemplates
     RepositoryInUse           it has open tasks
+    TaskExists                the issue has an open task
+    InvalidStage              the task cannot do this where it is
     KeyIssuedBefore           its secret was returned then
     Superseded                another worker has changed the sandbox meanwhile
     PathRefused               something else exists at that path, or permissions are missing
@@ -116,12 +119,14 @@ from sandbox_server.domain.errors.commands import (
 )
 from sandbox_server.domain.errors.conflicts import (
     IdempotencyMismatch,
+    InvalidStage,
     InvalidTransition,
     KeyIssuedBefore,
     NameTaken,
     RepositoryInUse,
     SandboxPaused,
     Superseded,
+    TaskExists,
     TooManyTemplates,
 )
 from sandbox_server.domain.errors.files import (
@@ -189,9 +194,12 @@ from sandbox_server.domain.errors.not_found import (
     DeliveryNotFound,
     JobNotFound,
     KeyNotFound,
+    PullNotFound,
     RepositoryNotFound,
     SandboxNotFound,
+    SaveNotFound,
     SnapshotNotFound,
+    TaskNotFound,
     TemplateNotFound,
     TenantNotFound,
 )
@@ -254,6 +262,7 @@ __all__ = [
     "GitUnavailable",
     "IdempotencyMismatch",
     "InvalidRequest",
+    "InvalidStage",
     "InvalidTransition",
     "JobNotFound",
     "KeyIssuedBefore",
@@ -273,6 +282,7 @@ __all__ = [
     "PortNotOpen",
     "PortSilent",
     "PullExists",
+    "PullNotFound",
     "QueueFull",
     "RangeOutside",
     "RateLimited",
@@ -287,6 +297,7 @@ __all__ = [
     "SandboxNotFound",
     "SandboxPaused",
     "SaveFailed",
+    "SaveNotFound",
     "SaveTooLarge",
     "ScopeMissing",
     "SignatureRefused",
@@ -296,6 +307,8 @@ __all__ = [
     "StartRefused",
     "StdinClosed",
     "Superseded",
+    "TaskExists",
+    "TaskNotFound",
     "TemplateNotFound",
     "TenantNotFound",
     "TerminalNotFound",

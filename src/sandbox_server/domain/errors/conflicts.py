@@ -78,3 +78,21 @@ class Superseded(Conflict):
         super().__init__(
             f"Sandbox {sandbox_id} changed meanwhile (generation {generation} to {now})."
         )
+
+
+class TaskExists(Conflict):
+    """An issue has one open task at most."""
+
+    code = "task-exists"
+    remediation = "Send a message to that task, or cancel it first."
+
+    def __init__(self, task_id: str, source: str) -> None:
+        super().__init__(f"Task {task_id} is open for {source}.")
+
+
+class InvalidStage(Conflict):
+    code = "invalid-stage"
+    remediation = "Read the task's stage, stage_reason and waits_for."
+
+    def __init__(self, stage: str, action: str) -> None:
+        super().__init__(f"A task in stage {stage} does not accept {action}.")

@@ -51,3 +51,23 @@ class RepositoryNotFound(NotFound):
     code = "repository-not-found"
     noun = "repository"
     remediation = "Add it with POST /v1/repositories, or list the repositories."
+
+
+class TaskNotFound(NotFound):
+    code = "task-not-found"
+    noun = "task"
+    remediation = "List the tasks with GET /v1/tasks. Tasks of other tenants are not visible."
+
+
+class PullNotFound(NotFound):
+    code = "pull-request-not-found"
+    noun = "pull request of task"
+    remediation = "A task has a pull request once its work is published."
+
+
+class SaveNotFound(NotFound):
+    code = "save-not-found"
+    noun = "save"
+    remediation = (
+        "List the saves with GET /v1/tasks/{task_id}/saves. Older ones are removed after some time."
+    )

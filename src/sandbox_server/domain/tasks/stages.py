@@ -102,6 +102,9 @@ TASK_ENDED = frozenset(
     {Stage.MERGED, Stage.CLOSED, Stage.DONE, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT}
 )
 
+ACTIVE = frozenset({Stage.PREPARING, Stage.WORKING, Stage.CHECKING, Stage.FIXING, Stage.PUBLISHING})
+"""Stages in which a task occupies a place of its repository; a review may take days, and does not."""
+
 _STATES = {
     Stage.QUEUED: TaskState.QUEUED,
     Stage.WAITING_FOR_USER: TaskState.WAITING_FOR_USER,

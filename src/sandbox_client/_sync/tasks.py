@@ -1,0 +1,153 @@
+from collections.abc import Generator, Iterable, Mapping
+from typing import Unpack
+
+from sandbox_client._sync.events import read_log
+from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.repositories import Repositories
+from sandbox_client.events import LogItem
+from sandbox_client.models import (
+    Page,
+    SandboxRead,
+    TaskApprove,
+    TaskCheckRead,
+    TaskCreate,
+    TaskDiff,
+    TaskMessageCreate,
+    TaskMessageRead,
+    TaskPullRead,
+    TaskRead,
+    TaskRunRead,
+    TaskSaveRead,
+    TaskSaveRestore,
+    TaskStage,
+    TaskState,
+)
+from sandbox_client.protocol.calls import call, create, request_body, segment
+from sandbox_client.protocol.options import TaskOptions
+
+
+class Tasks(Repositories):
+    """Tasks: from an issue or a text to a pull request."""
+
+    def create_task(self, repository: str, **options: Unpack[TaskOptions]) -> TaskRead:
+        """Create a task for a repository, which is named by its id or its full name."""
+        fields = {"repository": repository, **options}
+        request = create("/v1/tasks", request_body(TaskCreate, fields))
+        return self._transport.fetch(TaskRead, request)
+
+    def list_tasks(
+        self,
+        *,
+        repository: str | None = None,
+        stages: Iterable[TaskStage | str] = (),
+        states: Iterable[TaskState | str] = (),
+        archived: bool = False,
+    ) -> Generator[TaskRead, None, None]:
+        """List tasks, newest first."""
+        query = {
+            "repository": repository,
+            "stage": [TaskStage(stage).value for stage in stages],
+            "state": [TaskState(state).value for state in states],
+            "archived": "true" if archived else None,
+        }
+        return list_all(self._transport, "/v1/tasks", Page[TaskRead], query)
+
+    def get_task(self, task_id: str) -> TaskRead:
+        """Get a task: its stage, why it is there, and what it waits for."""
+        return self._transport.fetch(TaskRead, call("GET", _path(task_id)))
+
+    def send_task_message(
+        self, task_id: str, text: str, *, interrupt: bool = False
+    ) -> TaskMessageRead:
+        """Tell the agent something: at its next run, or at once with `interrupt`."""
+        body = TaskMessageCreate(text=text, interrupt=interrupt)
+        request = call("POST", _path(task_id, "messages"), body)
+        return self._transport.fetch(TaskMessageRead, request)
+
+    def cancel_task(self, task_id: str) -> TaskRead:
+        """Cancel a task: its work is saved, then its sandbox is deleted."""
+        request = call("POST", _path(task_id, "cancel"), may_repeat=True)
+        return self._transport.fetch(TaskRead, request)
+
+    def retry_task(self, task_id: str) -> TaskRead:
+        """Go on with a task that waits, failed, timed out or was cancelled."""
+        return self._transport.fetch(TaskRead, call("POST", _path(task_id, "retry")))
+
+    def approve_task(self, task_id: str, *, head: str | None = None) -> TaskRead:
+        """Publish work that the server refused to publish; with `head` only if it is still that commit."""
+        body = request_body(TaskApprove, {"head": head})
+        return self._transport.fetch(TaskRead, call("POST", _path(task_id, "approve"), body))
+
+    def archive_task(self, task_id: str) -> TaskRead:
+        """Leave an ended task out of lists."""
+        request = call("POST", _path(task_id, "archive"), may_repeat=True)
+        return self._transport.fetch(TaskRead, request)
+
+    def list_task_runs(self, task_id: str) -> Generator[TaskRunRead, None, None]:
+        """List the runs of the agent, the setup and the checks, oldest first."""
+        return list_all(self._transport, _path(task_id, "runs"), Page[TaskRunRead])
+
+    def list_task_messages(self, task_id: str) -> Generator[TaskMessageRead, None, None]:
+        """List what the agent was told, or will be, oldest first."""
+        return list_all(self._transport, _path(task_id, "messages"), Page[TaskMessageRead])
+
+    def list_task_saves(self, task_id: str) -> Generator[TaskSaveRead, None, None]:
+        """List the saves of the work, oldest first."""
+        return list_all(self._transport, _path(task_id, "saves"), Page[TaskSaveRead])
+
+    def save_task(self, task_id: str) -> TaskSaveRead:
+        """Save the work as it is now."""
+        request = call("POST", _path(task_id, "saves"), may_repeat=True)
+        return self._transport.fetch(TaskSaveRead, request)
+
+    def read_task_save(self, task_id: str, number: int) -> bytes:
+        """Download a save as a git bundle."""
+        request = call("GET", _path(task_id, f"saves/{number}/content"))
+        return (self._transport.send(request)).content
+
+    def restore_task_save(
+        self, task_id: str, number: int, *, template: str | None = None
+    ) -> SandboxRead:
+        """Create a sandbox of your own with the work of a save in it."""
+        body = request_body(TaskSaveRestore, {"template": template})
+        request = create(_path(task_id, f"saves/{number}/restore"), body)
+        return self._transport.fetch(SandboxRead, request)
+
+    def get_task_pull_request(self, task_id: str) -> TaskPullRead:
+        """Get the pull request of a task, as its forge last described it."""
+        request = call("GET", _path(task_id, "pull-request"))
+        return self._transport.fetch(TaskPullRead, request)
+
+    def list_task_checks(self, task_id: str) -> Generator[TaskCheckRead, None, None]:
+        """List the checks of the published work at the forge."""
+        return list_all(self._transport, _path(task_id, "checks"), Page[TaskCheckRead])
+
+    def get_task_diff(
+        self, task_id: str, *, old: str = "base", new: str = "head", path: str | None = None
+    ) -> TaskDiff:
+        """Compare two of `base`, `head`, `published`, `run:N` and `save:N`."""
+        query: Mapping[str, str | None] = {"from": old, "to": new, "path": path}
+        return self._transport.fetch(TaskDiff, call("GET", _path(task_id, "diff"), query=query))
+
+    def task_log(
+        self,
+        task_id: str,
+        *,
+        after: int | None = None,
+        tail: int | None = None,
+        follow: bool = True,
+    ) -> Generator[LogItem, None, None]:
+        """Give what happens to a task, to its sandboxes and in them, until it has ended."""
+        return read_log(
+            self._transport,
+            _path(task_id, "log"),
+            after=after,
+            tail=tail,
+            sources=(),
+            follow=follow,
+        )
+
+
+def _path(task_id: str, part: str = "") -> str:
+    path = f"/v1/tasks/{segment(task_id)}"
+    return f"{path}/{part}" if part else path

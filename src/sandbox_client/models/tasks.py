@@ -1,0 +1,310 @@
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from sandbox_client.models.agent_runs import AgentName
+from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
+from sandbox_client.models.sandboxes import Priority
+from sandbox_client.models.wire import (
+    Labels,
+    Name,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+)
+
+_LONGEST_INSTRUCTIONS = 256 * 1024
+_LONGEST_COMMAND = 32 * 1024
+_LONGEST_MESSAGE = 64 * 1024
+_LONGEST_TITLE = 200
+_LARGEST_ISSUE = 2**31 - 1
+
+TaskLogItem = LogEvent | LogRecord | LogGap
+
+
+class TaskStage(StrEnum):
+    """Where a task is; see docs/tasks.md."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    WORKING = "working"
+    CHECKING = "checking"
+    FIXING = "fixing"
+    PUBLISHING = "publishing"
+    IN_REVIEW = "in-review"
+    WAITING_FOR_USER = "waiting-for-user"
+    MERGED = "merged"
+    CLOSED = "closed"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed-out"
+
+
+class TaskState(StrEnum):
+    """State of a task, derived from its stage; named as GitHub names those of its agent tasks."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    WAITING_FOR_USER = "waiting_for_user"
+    IDLE = "idle"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+
+
+class TaskPullRequest(StrEnum):
+    """What becomes of the work: a draft that is ready once checks have passed, a pull request, or only a save."""
+
+    DRAFT = "draft"
+    READY = "ready"
+    NONE = "none"
+
+
+class TaskBudget(RequestModel):
+    """Limits of a task. At a limit the task waits for a user; its work is kept."""
+
+    usd: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None = None
+    runs: Annotated[int, Field(ge=1, le=1000)] | None = None
+    fixes: (
+        Annotated[int, Field(ge=0, le=20, description="Fix runs without passed checks between.")]
+        | None
+    ) = None
+    deadline_s: (
+        Annotated[Seconds, Field(description="Time for the work; a review is not limited.")] | None
+    ) = None
+
+
+class TaskCreate(RequestModel):
+    """Work on a repository, described by a text, an issue, or both."""
+
+    repository: Annotated[Name, Field(description="Id or full name of a repository.")]
+    title: Annotated[Storable, Field(min_length=1, max_length=_LONGEST_TITLE)] | None = None
+    instructions: (
+        Annotated[Storable, Field(min_length=1, max_length=_LONGEST_INSTRUCTIONS)] | None
+    ) = None
+    issue: Annotated[int, Field(ge=1, le=_LARGEST_ISSUE)] | None = None
+    base: (
+        Annotated[Name, Field(description="Branch to work from. Default: the default branch.")]
+        | None
+    ) = None
+    agent: AgentName | None = None
+    command: (
+        Annotated[
+            Storable,
+            Field(
+                min_length=1,
+                max_length=_LONGEST_COMMAND,
+                description="Shell command to run instead of an agent. It reads the prompt from `$TASK_PROMPT_FILE`.",
+            ),
+        ]
+        | None
+    ) = None
+    model: Name | None = None
+    budget: TaskBudget = Field(default_factory=TaskBudget)
+    pull_request: (
+        Annotated[TaskPullRequest, Field(description="Default: the repository's setting.")] | None
+    ) = None
+    metadata: Labels = Field(default_factory=dict)
+    priority: Priority = 0
+
+    @model_validator(mode="after")
+    def _require_work(self) -> "TaskCreate":
+        if self.instructions is None and self.issue is None:
+            raise ValueError("Send `instructions`, `issue`, or both.")
+        if self.agent is not None and self.command is not None:
+            raise ValueError("Send `agent` or `command`, not both.")
+        return self
+
+
+class TaskMessageCreate(RequestModel):
+    """A message for the agent of a task."""
+
+    text: Annotated[Storable, Field(min_length=1, max_length=_LONGEST_MESSAGE)]
+    interrupt: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Interrupt the current run; the next one is told. Default: tell it after the run.",
+        ),
+    ] = False
+
+
+class TaskApprove(RequestModel):
+    """Approval of what a task waits for."""
+
+    head: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$",
+                description="Approve this commit only. Default: the current head of the work.",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class TaskWait(ResponseModel):
+    """What a task waits for, and what can be done about it."""
+
+    kind: str
+    text: str
+    actions: list[str]
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class TaskLimits(ResponseModel):
+    """Limits of a task and what was used of them."""
+
+    usd: float | None
+    spent_usd: float
+    runs: int
+    used_runs: int
+    fixes: int
+    fixes_since_green: int
+    deadline_at: datetime | None
+
+
+class TaskPullRead(ResponseModel):
+    """The pull request of a task, as its forge last described it."""
+
+    number: int
+    url: str
+    lifecycle: Literal["open", "closed", "merged"]
+    draft: bool
+    head_sha: str
+    base: str
+    mergeable: bool | None
+    review: str | None
+    checks: Annotated[str, Field(description="`pending`, `success` or `failure`")] | None
+    updated_at: datetime
+
+
+class TaskRead(ResponseModel):
+    """A task."""
+
+    id: str
+    repository_id: str
+    repository: Annotated[str, Field(description="Full name of the repository.")]
+    title: str
+    instructions: str
+    source: str
+    source_ref: Annotated[str, Field(description="For example the number of the issue.")] | None
+    source_url: str | None
+    requester: str | None
+    base: str
+    base_sha: str | None
+    branch: str | None
+    agent: AgentName | None
+    command: str | None
+    model: str | None
+    pull_request: TaskPullRequest
+    state: TaskState
+    stage: TaskStage
+    stage_reason: str | None
+    stage_at: datetime
+    waits_for: TaskWait | None
+    sandbox_id: str | None
+    head_sha: Annotated[str, Field(description="Head of the work after the last run.")] | None
+    published_sha: str | None
+    summary: Annotated[str, Field(description="As the agent reported it.")] | None
+    limits: TaskLimits
+    parent_id: str | None
+    winner_id: str | None
+    metadata: dict[str, str]
+    priority: int
+    created_at: datetime
+    ended_at: datetime | None
+    archived_at: datetime | None
+
+
+class TaskMessageRead(ResponseModel):
+    """Something that the agent was told, or will be."""
+
+    id: str
+    origin: str
+    author: str | None
+    text: str
+    run: Annotated[int, Field(description="Number of the run that was told.")] | None
+    created_at: datetime
+
+
+class TaskRunRead(ResponseModel):
+    """One run of the agent, the setup or the checks. Its output is that of the command."""
+
+    number: int
+    kind: Literal["agent", "setup", "checks"]
+    cause: str
+    sandbox_id: str
+    command_id: str | None
+    head_before: str | None
+    head_after: str | None
+    outcome: (
+        Literal[
+            "succeeded", "failed", "inert", "infrastructure", "timed-out", "interrupted", "lost"
+        ]
+        | None
+    )
+    summary: str | None
+    cost_usd: float | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class TaskSaveRead(ResponseModel):
+    """The work at an instant, kept by the server as a git bundle."""
+
+    number: int
+    run: int | None
+    kind: Annotated[
+        Literal["wip", "head"],
+        Field(description="`wip`: a commit of the server, with changes that were not committed."),
+    ]
+    cause: str
+    sha: str
+    head_sha: str
+    base_sha: str
+    files: int
+    size: int
+    left_out: Annotated[list[str], Field(description="Files that are too large to be kept.")]
+    created_at: datetime
+
+
+class TaskSaveRestore(RequestModel):
+    """The sandbox for a restored save."""
+
+    template: Annotated[Name, Field(description="Default: the repository's template.")] | None = (
+        None
+    )
+
+
+class TaskCheckRead(ResponseModel):
+    """A check of a task's pull request at the forge."""
+
+    name: str
+    origin: str
+    is_done: bool
+    conclusion: str | None
+    url: str | None
+    sha: str
+    seen_at: datetime
+
+
+class TaskFileChange(ResponseModel):
+    path: str
+    status: Annotated[str, Field(description="Git's letter: A, M, D, R, …")]
+
+
+class TaskDiff(ResponseModel):
+    """The difference between two states of the work."""
+
+    from_sha: str
+    to_sha: str
+    files: list[TaskFileChange]
+    diff: str
+    is_cut: Annotated[bool, Field(description="The text is longer than what is returned.")]

@@ -1,0 +1,420 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.idempotency import IdempotencyRepository
+from sandbox_server.db.models import ForgeCheck, PullRequest, Repository, Task, TaskMessage, TaskRun
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import InvalidStage, PullNotFound, TaskExists
+from sandbox_server.domain.events import SERVER, Actor, Cause
+from sandbox_server.domain.ids import is_id, new_id
+from sandbox_server.domain.requests import Idempotency
+from sandbox_server.domain.tasks.events import TaskCreated, TaskMessageAdded
+from sandbox_server.domain.tasks.repositories import RepositorySettings
+from sandbox_server.domain.tasks.stages import (
+    TASK_ENDED,
+    MessageOrigin,
+    PullRequestWish,
+    Stage,
+    TaskSource,
+    TaskTarget,
+)
+from sandbox_server.jobs.kinds import TASK
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.source import Page, Source
+from sandbox_server.repositories.service import Repositories
+from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
+from sandbox_server.tasks.transitions import TaskMove, apply_move
+
+_HOME = "/home/user"
+_LONGEST_TITLE = 200
+_RETRIED = frozenset({Stage.WAITING_FOR_USER, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """A requested task; None leaves a value to the repository's settings."""
+
+    source: TaskSource = TaskSource.TEXT
+    source_ref: str | None = None
+    source_url: str | None = None
+    requester: str | None = None
+    title: str | None = None
+    instructions: str = ""
+    base: str | None = None
+    agent: str | None = None
+    command: str | None = None
+    model: str | None = None
+    pull_request: str | None = None
+    budget_usd: float | None = None
+    max_runs: int | None = None
+    max_fixes: int | None = None
+    deadline: timedelta | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Data of the first message: threads to answer, jobs that failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskQuery:
+    """Which tasks are listed."""
+
+    repository: str | None = None
+    """Id or full name."""
+    stages: frozenset[str] = frozenset()
+    archived: bool = False
+
+
+class Tasks:
+    """Use cases of tasks. Each is committed with the job that carries it out."""
+
+    def __init__(self, sessions: Sessions, repositories: Repositories) -> None:
+        self._sessions = sessions
+        self._repositories = repositories
+
+    async def create(
+        self,
+        caller: Caller,
+        repository: str,
+        wanted: TaskRequest,
+        *,
+        idempotency: Idempotency | None = None,
+    ) -> TaskEntry:
+        """Create a task for a repository, named by its id or its full name."""
+        row = await self._find_repository(caller, repository)
+        task = _new_task(row, wanted, caller=caller)
+        async with self._sessions.begin() as session:
+            created = await IdempotencyRepository(session).claim(
+                caller.tenant_id, idempotency, resource="task", resource_id=task.id
+            )
+            if created == task.id:
+                await _require_none_open(session, task)
+                await _add(session, row, task, wanted, actor=caller.actor, cause=Cause.REQUEST)
+        return await self.get(caller, created)
+
+    async def create_from_trigger(self, repository: Repository, wanted: TaskRequest) -> Task | None:
+        """Create the task of a webhook; None if one is open for the same issue, comment or commit."""
+        task = _new_task(repository, wanted)
+        async with self._sessions.begin() as session:
+            await TaskRepository(session).lock_places(repository.id)
+            if await _find_open(session, task) is not None:
+                return None
+            await _add(session, repository, task, wanted, actor=SERVER, cause=Cause.FORGE)
+        return task
+
+    async def get(self, caller: Caller, task_id: str) -> TaskEntry:
+        async with without_transaction(self._sessions) as session:
+            return await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+
+    async def list_page(
+        self, caller: Caller, query: TaskQuery, *, limit: int, before: str | None = None
+    ) -> Sequence[TaskEntry]:
+        """List tasks, newest first."""
+        named = query.repository
+        found = None if named is None else await self._find_repository(caller, named)
+        wanted = TaskFilter(
+            stages=query.stages,
+            repository_id=None if found is None else found.id,
+            archived=query.archived,
+        )
+        async with without_transaction(self._sessions) as session:
+            return await TaskRepository(session).list_page(
+                caller.tenant_id, wanted, limit=limit, before=before
+            )
+
+    async def send_message(
+        self, caller: Caller, task_id: str, text: str, *, interrupt: bool = False
+    ) -> TaskMessage:
+        """Tell the agent something: at its next run, which a waiting task begins at once."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            _require_open(row, "messages")
+            history = TaskHistoryRepository(session)
+            message_id = await history.add_message(
+                task_id,
+                origin=MessageOrigin.API,
+                text=text,
+                author=caller.key_id,
+                data={"interrupt": interrupt},
+            )
+            assert message_id is not None
+            await _announce(session, row, message_id, MessageOrigin.API, caller.key_id, caller)
+            return await session.get_one(TaskMessage, message_id)
+
+    async def add_message(
+        self,
+        task_id: str,
+        *,
+        origin: MessageOrigin,
+        origin_ref: str,
+        text: str,
+        author: str | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Tell the agent what a forge delivered; returns False if it was told before, or has ended."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id)
+            if row.ended_at is not None or row.outcome is not None:
+                return False
+            message_id = await TaskHistoryRepository(session).add_message(
+                task_id, origin=origin, origin_ref=origin_ref, text=text, author=author, data=data
+            )
+            if message_id is None:
+                return False
+            await _announce(session, row, message_id, origin, author)
+        return True
+
+    async def cancel(self, caller: Caller, task_id: str) -> TaskEntry:
+        """End a task: its work is saved, then its sandbox is deleted. An open pull request stays."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            if row.stage in TASK_ENDED and row.stage != Stage.CANCELLED:
+                raise InvalidStage(row.stage, "a cancellation")
+            if row.ended_at is None:
+                row.target = TaskTarget.CANCELLED
+                await JobRepository(session).due(TASK, task_id)
+        return await self.get(caller, task_id)
+
+    async def retry(self, caller: Caller, task_id: str) -> TaskEntry:
+        """Go on with a task that waits, or that ended without a result; its work is restored."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            if row.stage not in _RETRIED:
+                raise InvalidStage(row.stage, "a retry")
+            await _require_none_open(session, row)
+            await _retry(session, row, caller)
+        return await self.get(caller, task_id)
+
+    async def approve(self, caller: Caller, task_id: str, *, head: str | None = None) -> TaskEntry:
+        """Publish the work although the server refused to, or although checks fail."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            waits_for = row.awaits or {}
+            if "approve" not in waits_for.get("actions", ()):
+                raise InvalidStage(row.stage, "an approval")
+            approved = head or waits_for["data"]["head"]
+            await _go_on(
+                session,
+                row,
+                Stage.PUBLISHING,
+                reason=f"Approved: {approved} is published.",
+                caller=caller,
+                values={"approved": [*row.approved, approved]},
+            )
+        return await self.get(caller, task_id)
+
+    async def archive(self, caller: Caller, task_id: str) -> TaskEntry:
+        """Leave an ended task out of lists."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            if row.ended_at is None:
+                raise InvalidStage(row.stage, "archiving; cancel it first")
+            row.archived_at = row.archived_at or await TaskRepository(session).clock()
+        return await self.get(caller, task_id)
+
+    async def list_runs(
+        self, caller: Caller, task_id: str, *, after: int, limit: int
+    ) -> Sequence[TaskRun]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskHistoryRepository(session).list_runs(task_id, after=after, limit=limit)
+
+    async def list_messages(
+        self, caller: Caller, task_id: str, *, after: str, limit: int
+    ) -> Sequence[TaskMessage]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskHistoryRepository(session).list_messages(
+                task_id, after=after, limit=limit
+            )
+
+    async def read_log(self, source: Source, *, after: int, limit: int) -> Page:
+        return await source.read(self._sessions, after=after, limit=limit)
+
+    async def get_pull(self, caller: Caller, task_id: str) -> PullRequest:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            found = await TaskRepository(session).find_pull(task_id)
+        if found is None:
+            raise PullNotFound(task_id)
+        return found
+
+    async def list_checks(self, caller: Caller, task_id: str) -> Sequence[ForgeCheck]:
+        """List the checks of the published head at the forge."""
+        async with without_transaction(self._sessions) as session:
+            task = (await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)).row
+            if task.published_sha is None:
+                return []
+            return await TaskHistoryRepository(session).list_checks(
+                task.repository_id, task.published_sha
+            )
+
+    async def _find_repository(self, caller: Caller, named: str) -> Repository:
+        if is_id(named):
+            return (await self._repositories.get(caller, named)).row
+        return await self._repositories.find_by_name(caller.tenant_id, named)
+
+
+def _new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | None = None) -> Task:
+    task_id = new_id()
+    stored = {**repository.settings, **_overrides(wanted)}
+    settings = RepositorySettings.of(stored)
+    agent = None if wanted.command else wanted.agent
+    if agent is None and wanted.command is None and settings.agent_command is None:
+        agent = settings.agent
+    default = PullRequestWish.DRAFT if settings.draft else PullRequestWish.READY
+    return Task(
+        id=task_id,
+        tenant_id=repository.tenant_id,
+        repository_id=repository.id,
+        key_id=None if caller is None else caller.key_id,
+        title=wanted.title or _title_of(wanted),
+        instructions=wanted.instructions,
+        source=wanted.source,
+        source_ref=wanted.source_ref,
+        source_url=wanted.source_url,
+        requester=wanted.requester,
+        base_ref=wanted.base or repository.default_branch,
+        branch=f"{settings.branch_prefix}{task_id}",
+        directory=f"{_HOME}/{repository.full_name.rpartition('/')[2]}",
+        agent=agent,
+        agent_command=None if agent else wanted.command or settings.agent_command,
+        model=wanted.model or settings.model,
+        pull_request=wanted.pull_request or default,
+        settings=stored,
+        labels=dict(wanted.metadata),
+        priority=wanted.priority if caller is None else min(wanted.priority, caller.max_priority),
+        stage=Stage.QUEUED,
+        target=TaskTarget.FINISHED,
+        budget_usd=settings.budget_usd,
+        max_runs=settings.max_runs,
+    )
+
+
+def _overrides(wanted: TaskRequest) -> dict[str, Any]:
+    given = {
+        "budget_usd": wanted.budget_usd,
+        "max_runs": wanted.max_runs,
+        "max_fixes": wanted.max_fixes,
+        "deadline_s": None if wanted.deadline is None else wanted.deadline.total_seconds(),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _title_of(wanted: TaskRequest) -> str:
+    """Use the first line of the instructions; the title of an issue is known only once it was read."""
+    lines = wanted.instructions.strip().splitlines()
+    return lines[0][:_LONGEST_TITLE] if lines else f"Issue #{wanted.source_ref}"
+
+
+async def _add(
+    session: AsyncSession,
+    repository: Repository,
+    task: Task,
+    wanted: TaskRequest,
+    *,
+    actor: Actor,
+    cause: Cause,
+) -> None:
+    tasks = TaskRepository(session)
+    task.deadline_at = await tasks.clock() + RepositorySettings.of(task.settings).deadline
+    await tasks.add(task)
+    await TaskHistoryRepository(session).add_message(
+        task.id,
+        origin=MessageOrigin.SERVER,
+        origin_ref="created",
+        text=wanted.instructions,
+        author=wanted.requester or task.key_id,
+        data=wanted.data,
+    )
+    await JobRepository(session).due(TASK, task.id)
+    created = TaskCreated(
+        task_id=task.id,
+        cause=cause,
+        actor=actor,
+        reason=f"Created for {repository.full_name} ({task.source}).",
+        title=task.title,
+        repository=repository.full_name,
+        source=task.source,
+    )
+    await apply_move(session, task, TaskMove(events=[created]))
+
+
+async def _announce(
+    session: AsyncSession,
+    row: Task,
+    message_id: str,
+    origin: str,
+    author: str | None,
+    caller: Caller | None = None,
+) -> None:
+    await JobRepository(session).due(TASK, row.id)
+    added = TaskMessageAdded(
+        task_id=row.id,
+        cause=Cause.FORGE if caller is None else Cause.REQUEST,
+        actor=SERVER if caller is None else caller.actor,
+        reason=f"Message from {author or origin}.",
+        message_id=message_id,
+        origin=origin,
+        author=author,
+    )
+    await apply_move(session, row, TaskMove(events=[added]))
+
+
+async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
+    stage = Stage(row.stage_before or Stage.QUEUED)
+    values: dict[str, Any] = {"fixes_since_green": 0, "runs": 0, "target": TaskTarget.FINISHED}
+    if row.ended_at is not None:
+        stage = Stage.QUEUED
+        values |= {"ended_at": None, "outcome": None, "archived_at": None}
+    settings = RepositorySettings.of(row.settings)
+    values["deadline_at"] = await TaskRepository(session).clock() + settings.deadline
+    await TaskHistoryRepository(session).add_message(
+        row.id,
+        origin=MessageOrigin.SERVER,
+        origin_ref=f"retry/{row.generation}",
+        text=f"Go on with the task. Before, it stopped here: {row.stage_reason}",
+    )
+    await _go_on(
+        session, row, stage, reason="Retried by API request.", caller=caller, values=values
+    )
+
+
+async def _go_on(
+    session: AsyncSession,
+    row: Task,
+    stage: Stage,
+    *,
+    reason: str,
+    caller: Caller,
+    values: Mapping[str, Any],
+) -> None:
+    move = TaskMove(
+        stage=stage, reason=reason, cause=Cause.REQUEST, actor=caller.actor, values=values
+    )
+    await JobRepository(session).due(TASK, row.id)
+    await apply_move(session, row, move)
+
+
+async def _require_none_open(session: AsyncSession, task: Task) -> None:
+    await TaskRepository(session).lock_places(task.repository_id)
+    found = await _find_open(session, task)
+    if found is not None and found.id != task.id:
+        raise TaskExists(found.id, f"{task.source} {task.source_ref}")
+
+
+async def _find_open(session: AsyncSession, task: Task) -> Task | None:
+    if task.source_ref is None:
+        return None
+    return await TaskRepository(session).find_open(task.repository_id, task.source, task.source_ref)
+
+
+def _require_open(row: Task, action: str) -> None:
+    if row.ended_at is not None or row.outcome is not None:
+        raise InvalidStage(row.stage, action)

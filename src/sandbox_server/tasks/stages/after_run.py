@@ -1,0 +1,128 @@
+from datetime import timedelta
+
+from sandbox_server.db.models import Task, TaskRun
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.tasks.stages import MessageOrigin, RunOutcome, Stage
+from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.saves import TaskSaves
+from sandbox_server.tasks.stages.checkout import SettledBranch, TaskCheckout
+from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE
+from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns
+from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
+from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
+from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
+from sandbox_server.tasks.wording import conventional
+
+_LONGEST_WORDS = 4000
+_LONGEST_TITLE = 200
+_FROM_PEOPLE = frozenset({MessageOrigin.API, MessageOrigin.COMMENT, MessageOrigin.REVIEW})
+
+
+class AfterRun:
+    """What follows a run of the agent: its work is saved and committed, then the task goes on or waits."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        sandboxes: TaskSandboxes,
+        checkout: TaskCheckout,
+        saves: TaskSaves,
+        runs: TaskRuns,
+        transitions: TaskTransitions,
+    ) -> None:
+        self._sessions = sessions
+        self._sandboxes = sandboxes
+        self._checkout = checkout
+        self._saves = saves
+        self._runs = runs
+        self._transitions = transitions
+
+    async def end(self, work: TaskWork, run: TaskRun, result: RunResult) -> timedelta:
+        """Save first, then commit what the agent has left, read its report, and end the run."""
+        used = await self._sandboxes.use(work)
+        save = await self._saves.take(work.task, used, cause=f"run {run.number}")
+        settled = SettledBranch(head=save.head_sha)
+        if result.outcome is RunOutcome.SUCCEEDED:
+            settled = await self._settle(work, used, run)
+        report = await self._report(work.task, used, result)
+        values = {"head_sha": settled.head or save.head_sha, "report": report}
+        blocked = await self._blocked(work, used, result, settled)
+        move = TaskMove(values=values) if blocked is None else blocked.move(values)
+        ended = EndedRun(result=result, head_after=settled.head, move=move)
+        await self._runs.end(work.task, run, ended)
+        return AGAIN
+
+    async def go_on(self, work: TaskWork, last: TaskRun) -> timedelta:
+        """Leave the stage after a run that nothing is left to be told to."""
+        task = work.task
+        if task.head_sha in (None, task.base_sha):
+            raise Blocked(
+                WaitKind.NOTHING_CHANGED,
+                f"Nothing was changed. The agent's last words: {_last_words(last)}",
+            )
+        if task.published_sha is not None and last.head_after == last.head_before:
+            return await self._without_change(work, last)
+        move = TaskMove(stage=Stage.CHECKING, reason="The agent has finished.")
+        await self._transitions.commit(task, move)
+        return AGAIN
+
+    async def _settle(self, work: TaskWork, used: UsableSandbox, run: TaskRun) -> SettledBranch:
+        message = conventional(work.task.title)
+        settled = await self._checkout.settle(used, work.task, message=message)
+        if settled.head is not None:
+            await self._saves.take(work.task, used, cause=f"run {run.number}, committed")
+        return settled
+
+    async def _blocked(
+        self, work: TaskWork, used: UsableSandbox, result: RunResult, settled: SettledBranch
+    ) -> Blocked | None:
+        question = await self._checkout.take_file(used, work.task, QUESTION_FILE)
+        if question is not None and result.outcome is RunOutcome.SUCCEEDED:
+            return Blocked(WaitKind.QUESTION, question, actions=("message", "cancel"))
+        if settled.problem is not None:
+            return Blocked(
+                WaitKind.RUN_FAILED,
+                f"{settled.problem} Send the agent a message that tells what to do with it.",
+            )
+        if result.outcome in (RunOutcome.SUCCEEDED, RunOutcome.LOST):
+            return None
+        if result.outcome is RunOutcome.INTERRUPTED and await self._has_untold(work.task.id):
+            return None
+        return Blocked(
+            WaitKind.RUN_FAILED,
+            f"The run has ended as {result.outcome}: {result.summary[-_LONGEST_WORDS:] or 'no output'}",
+        )
+
+    async def _report(
+        self, task: Task, used: UsableSandbox, result: RunResult
+    ) -> dict[str, object]:
+        """Keep what the agent reported last: title and body of the pull request, and its last words."""
+        report = {**task.report, "summary": result.summary[-_LONGEST_WORDS:]}
+        text = await self._checkout.take_file(used, task, REPORT_FILE)
+        if text is not None:
+            title, _, body = text.partition("\n")
+            report |= {"title": title.lstrip("# ").strip()[:_LONGEST_TITLE], "body": body.strip()}
+        return report
+
+    async def _has_untold(self, task_id: str) -> bool:
+        async with without_transaction(self._sessions) as session:
+            return bool(await TaskHistoryRepository(session).list_untold(task_id))
+
+    async def _without_change(self, work: TaskWork, last: TaskRun) -> timedelta:
+        """Return to the review if people have only asked something; failed checks need a change."""
+        async with without_transaction(self._sessions) as session:
+            told = await TaskHistoryRepository(session).list_told(work.task.id, last.number)
+        if not any(message.origin in _FROM_PEOPLE for message in told):
+            raise Blocked(
+                WaitKind.NOTHING_CHANGED,
+                f"The agent changed nothing. Its last words: {_last_words(last)}",
+            )
+        move = TaskMove(stage=Stage.IN_REVIEW, reason="The agent answered without a change.")
+        await self._transitions.commit(work.task, move)
+        return AGAIN
+
+
+def _last_words(run: TaskRun) -> str:
+    return (run.summary or "")[-_LONGEST_WORDS:] or "none"

@@ -1,0 +1,33 @@
+from sandbox_server.tasks.stages.work import Blocked, TaskWork, WaitKind
+
+
+def require_budget(work: TaskWork) -> None:
+    """Raise `Blocked` if a task has used up what it may use; a retry grants it anew."""
+    task = work.task
+    if task.budget_usd is not None and task.spent_usd >= task.budget_usd:
+        raise _exceeded(
+            f"The runs have cost {task.spent_usd:.2f} USD; the budget is {task.budget_usd:g} USD.",
+            limit="usd",
+        )
+    if task.runs >= task.max_runs:
+        raise _exceeded(
+            f"The agent has run {task.runs} times; at most {task.max_runs} runs are allowed.",
+            limit="runs",
+        )
+    require_time(work)
+
+
+def require_time(work: TaskWork) -> None:
+    """Raise `Blocked` after the deadline."""
+    deadline = work.task.deadline_at
+    if deadline is not None and work.now >= deadline:
+        raise _exceeded(f"The deadline {deadline:%Y-%m-%d %H:%M} UTC has passed.", limit="deadline")
+
+
+def _exceeded(text: str, *, limit: str) -> Blocked:
+    return Blocked(
+        WaitKind.BUDGET,
+        f"{text} The work is kept. Retry to go on with a new budget, or cancel the task.",
+        actions=("retry", "cancel"),
+        limit=limit,
+    )
