@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run check test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi docs clean
+.PHONY: help install run check test proofs image-proofs image-test release-test lint lint-style lint-types lint-imports lint-structure lint-client format bench compat schema-proofs examples openapi docs clean
 
 PYTHON := .venv/bin/python
 
@@ -36,12 +36,23 @@ release-test: install ## Install the wheel into an empty environment and serve f
 	@$(PYTHON) scripts/test release-test $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint-types lint-style lint-imports lint-structure lint-client
+
+lint-style:
 	@$(PYTHON) -m ruff check
 	@$(PYTHON) -m ruff format --check
+
+lint-types:
 	@$(PYTHON) -m mypy
+
+lint-imports:
 	@$(PYTHON) .venv/bin/lint-imports --no-logo
-	@$(PYTHON) scripts/unasync --check
+
+lint-structure:
 	@$(PYTHON) scripts/structure
+
+lint-client:
+	@$(PYTHON) scripts/unasync --check
 
 format: install ## Rewrite the code in the project's style
 	@$(PYTHON) -m ruff check --fix

@@ -1,6 +1,8 @@
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -58,12 +60,29 @@ def pytest_collection_modifyitems(items):
     needing = [item for item in items if item.get_closest_marker(_NEEDS_ENGINE)]
     if not needing:
         return
+    # The others run first: the engine starts meanwhile, and may have to build its base image.
+    paths = {item.path for item in needing}
+    items.sort(key=lambda item: item.path in paths)
     _lacking.extend(_find_lacking())
     reason = f"the engine lacks: {', '.join(_lacking)}"
     if _lacking and os.environ.get("REQUIRE_ENGINE") == "1":
         raise pytest.UsageError(f"REQUIRE_ENGINE=1, and {reason}")
     for item in needing if _lacking else ():
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish(session):
+    """Start the run's engine, in one of its workers, before a test asks for it."""
+    if os.environ.get("PYTEST_XDIST_WORKER") != "gw0" or _lacking:
+        return
+    if any(item.get_closest_marker(_NEEDS_ENGINE) for item in session.items):
+        Thread(target=_start_engine, daemon=True).start()
+
+
+def _start_engine():
+    assert services.current is not None
+    with suppress(RuntimeError):  # the first test that asks for it fails with the reason
+        services.current.service("engine")
 
 
 def _find_lacking():

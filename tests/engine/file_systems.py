@@ -8,6 +8,16 @@ from pathlib import Path
 
 from sandbox_engine.container import disk
 
+RELEASE_DISKS = """
+while read -r device target type rest; do
+    case "$target $device $type" in /*/*/*" /dev/loop"*|/*/*/*" overlay") umount -l "$target" ;; esac
+done </proc/mounts
+"""
+"""For a new mount namespace, which begins with a copy of every mount.
+
+Disks of other engines' sandboxes would stay in use for as long as it is there, and these sandboxes could not resume.
+"""
+
 
 @contextmanager
 def sharing_file_system(size_mb: int) -> Iterator[Path]:

@@ -22,7 +22,9 @@ from sandbox_server.supervisor.signals import (
 _CLONE_NEWNS = 0x00020000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_ENGINE_MOUNTS = Path("/run/sandbox-engine")
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -97,6 +99,7 @@ def show_programs(account: Account, programs: Iterable[Path]) -> None:
     try:
         _call("unshare", _CLONE_NEWNS)
         _mount(None, Path("/"), flags=_MS_REC | _MS_PRIVATE)
+        _release_disks()
         _uncover(hidden)
     except PermissionError:
         raise _unreadable(account, next(iter(hidden.values()))) from None
@@ -111,6 +114,28 @@ def programs_in_use() -> list[Path]:
     used |= {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), migrations_directory()}
     existing = {path for path in used if path.is_dir()}
     return sorted(path for path in existing if existing.isdisjoint(path.parents))
+
+
+def _release_disks() -> None:
+    """Unmount sandboxes' disks in this mount namespace.
+
+    It began with a copy of every mount. The copies would keep each disk in use for as long as this
+    process lives, and the sandbox could neither resume nor be forked.
+    """
+    mounts = [line.split(" ")[:2] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for device, target in reversed(mounts):
+        if _is_of_engine(device, Path(target)):
+            _call("umount2", target.encode(), _MNT_DETACH)
+
+
+def _is_of_engine(device: str, target: Path) -> bool:
+    if target.is_relative_to(_ENGINE_MOUNTS):
+        return True
+    if not device.startswith("/dev/loop"):
+        return False
+    # The engine mounts an image beside it.
+    note = Path("/sys/block", Path(device).name, "loop/backing_file")
+    return note.exists() and Path(note.read_text().rstrip("\n")).parent == target.parent
 
 
 def _uncover(hidden: dict[Path, Path]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.engine.dns_resolvers import Behaviour, answer
 from tests.engine.engine_process import EngineProcess
+from tests.engine.file_systems import RELEASE_DISKS
 from tests.engine.host_networks import run
 
 STUB = f"127.53.{os.getpid() % 250 + 1}.53"
@@ -24,13 +25,9 @@ class EngineElsewhere(EngineProcess):
         return ["nsenter", f"--mount={self._mounts}", *super().command(name)]
 
 
-# The namespace begins with a copy of every mount. Disks of other engines' sandboxes would stay in use
-# for as long as it is there, and these sandboxes could not resume.
-_OF_ITS_OWN = """
+_OF_ITS_OWN = f"""
 mount --bind "$1" /etc/resolv.conf
-while read -r device target type rest; do
-    case "$target $device $type" in /*/*/*" /dev/loop"*|/*/*/*" overlay") umount -l "$target" ;; esac
-done </proc/mounts
+{RELEASE_DISKS}
 """
 
 

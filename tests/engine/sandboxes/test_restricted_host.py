@@ -6,10 +6,13 @@ import pytest
 from e2b import AsyncSandbox
 
 from tests.engine.engine_process import EngineProcess
+from tests.engine.file_systems import RELEASE_DISKS
 
 pytestmark = pytest.mark.needs_engine
 
-RESTRICTED = "mount -o remount,bind,nosuid,nodev,noexec /sys && echo there && exec cat"
+RESTRICTED = (
+    f"{RELEASE_DISKS}\nmount -o remount,bind,nosuid,nodev,noexec /sys && echo there && exec cat"
+)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from e2b import Sandbox
 
 import sandbox_server
 
@@ -46,6 +47,18 @@ def test_privileges__the_server_sees_only_our_programs_there(server, closed):
     with pytest.raises(OSError, match="Read-only"):
         (seen / "clone" / "src" / "forged").touch()
     assert (closed / "secret").read_text() == "root's own"  # only its own view is another
+
+
+@pytest.mark.needs_engine
+def test_whoever_serves_keeps_no_disk_of_a_sandbox_in_use(server, closed, options):
+    server.programs_at(closed / "clone" / "src")
+    with Sandbox.create(timeout=120, **options) as sandbox:
+        server.start()
+        (serving,) = server.children
+        held = Path(f"/proc/{serving}/mounts").read_text()
+        assert sandbox.sandbox_id in Path("/proc/mounts").read_text()
+        assert sandbox.sandbox_id not in held
+        assert sandbox.commands.run("echo still").stdout == "still\n"
 
 
 @pytest.mark.slow  # a start of another account, which cannot be forked

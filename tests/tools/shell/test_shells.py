@@ -205,7 +205,7 @@ async def test_run_command__background_commands_can_be_viewed_to_their_end(tools
 
 
 async def test_shell_view__wait_s_reports_the_exit_code_of_a_background_command(tools):
-    for _ in range(20):  # tmux may know of an end later than the tool server
+    for _ in range(5):  # tmux may know of an end later than the tool server
         told = await tools.call_tool("run_command", {"command": "read; exit 4", "background": True})
         job = Calls(tools, told.content[0].text.split()[0])
         viewed = asyncio.create_task(job.view(wait_s=60))
@@ -247,14 +247,28 @@ async def test_shells__can_be_opened_again_after_tmux_was_killed(tools, tool_ser
     await shell.call("shell_kill")
 
 
-async def test_shells__the_number_of_shells_is_limited(tools, sockets):
-    await tools.call_tool("run_command", {"command": "true", "background": True})
-    await Calls(tools, "job-1").view(wait_s=60)
+@pytest_asyncio.fixture
+async def no_shells(tools):
+    """End what other tests of this tool server have left, and what the test leaves."""
+    await end_all(tools)
+    yield
+    await end_all(tools)
+
+
+async def end_all(tools):
+    listed = json.loads((await tools.call_tool("shell_list", {})).content[0].text)
+    for shell in listed["shells"]:
+        with suppress(ToolError):  # it has ended by itself
+            await Calls(tools, shell["name"]).call("shell_kill")
+
+
+async def test_shells__the_number_of_shells_is_limited(tools, no_shells):
+    told = await tools.call_tool("run_command", {"command": "true", "background": True})
+    await Calls(tools, told.content[0].text.split()[0]).view(wait_s=60)
     for _ in range(16):  # the last one takes the place of the command that has ended
         await tools.call_tool("run_command", {"command": "sleep 600", "background": True})
     with pytest.raises(ToolError, match="The maximum of 16 shells is open"):
         await tools.call_tool("shell_open", {})
-    tmux(sockets, "kill-server")
 
 
 async def test_shell_open__rejects_used_and_invalid_names(shell):
