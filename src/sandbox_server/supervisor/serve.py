@@ -29,7 +29,8 @@ from pydantic import SecretStr
 from sandbox_server.db.account import Account
 from sandbox_server.db.embedded import ACCOUNT, EmbeddedPostgres
 from sandbox_server.settings import Settings, forget_variables
-from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.first_start import get_ready, prepare_database
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
 from sandbox_server.supervisor.guard_channel import GuardChannel, make_guard_channel

@@ -9,7 +9,8 @@ import httpx
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.supervisor.engine import NOTE, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import NOTE
 from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests.engine.polling import until
 from tests.server.support.server_process import server_process
