@@ -196,7 +196,7 @@ def _assemble(
             forges=forges,
             repositories=repositories,
             mirrors=Mirrors(
-                settings.mirror_dir or settings.state_dir / "mirrors",
+                settings.mirrors,
                 ForgeCredentials(forges).mint,
                 limit=settings.mirror_gb * 2**30,
             ),
