@@ -2,6 +2,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sandbox_server.db.models import WebhookDelivery
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidRequest
@@ -64,3 +65,21 @@ class Deliveries:
             await JobRepository(session).due(WEBHOOK_DELIVERY, row.id)
             await session.flush()
             return await deliveries.get_entry(delivery_id, tenant_id=caller.tenant_id)
+
+    async def find_open(self, delivery_id: str) -> WebhookDelivery | None:
+        """Find a delivery that is not processed yet; for workers."""
+        async with without_transaction(self._sessions) as session:
+            row = await DeliveryRepository(session).find(delivery_id)
+        return row if row is not None and row.done_at is None else None
+
+    async def note(self, delivery_id: str, outcome: str) -> None:
+        """Record what a delivery waits for."""
+        async with self._sessions.begin() as session:
+            await DeliveryRepository(session).note(delivery_id, outcome)
+
+    async def finish(self, delivery_id: str, outcome: str | None) -> None:
+        """Record what came of a delivery, and remove its job."""
+        async with self._sessions.begin() as session:
+            if outcome is not None:
+                await DeliveryRepository(session).finish(delivery_id, outcome)
+            await JobRepository(session).remove(WEBHOOK_DELIVERY, delivery_id)

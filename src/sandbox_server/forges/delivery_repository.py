@@ -97,6 +97,14 @@ class DeliveryRepository:
         found = await self._session.execute(query.order_by(WebhookDelivery.id.desc()).limit(limit))
         return [DeliveryEntry(*row) for row in found]
 
+    async def note(self, delivery_id: str, outcome: str) -> None:
+        """Record what a delivery waits for."""
+        await self._session.execute(
+            update(WebhookDelivery)
+            .where(WebhookDelivery.id == delivery_id)
+            .values(outcome=_short(outcome))
+        )
+
     async def finish(self, delivery_id: str, outcome: str) -> None:
         """Record what came of a delivery."""
         await self._session.execute(

@@ -30,9 +30,11 @@ _PAUSED_BY_USER = "Paused by request."
 
 
 class ForgeDirectory(Protocol):
-    """What repositories use of the forges."""
+    """The forges, as features above them use them."""
 
     async def get(self, caller: Caller, name: str) -> Forge: ...
+
+    async def find_row(self, forge_id: str) -> Forge | None: ...
 
     async def adapter(self, forge_id: str) -> ForgeAdapter: ...
 
