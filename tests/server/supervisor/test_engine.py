@@ -115,6 +115,7 @@ async def test_engine__is_restarted_with_its_state_after_it_died(started):
     assert started.stop() == 0
 
 
+@pytest.mark.slow  # one more start with an engine
 def test_engine__a_stop_ends_it(started):
     assert started.stop() == 0
     assert engine_of(started) is None

@@ -94,7 +94,13 @@ def test_stop__leaves_no_process(started):
     assert not (started.state_dir / "postgres" / "data" / "postmaster.pid").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_stop__at_each_stop_signal(started, number):
     os.kill(started.pid, number)
     assert started.wait() == 0
