@@ -39,11 +39,10 @@ class Deliveries:
         if not 0 < len(delivery.id) <= _LONGEST_ID:
             raise InvalidRequest(f"A delivery has an id of at most {_LONGEST_ID} characters.")
         fresh, digest = new_id(), hashlib.sha256(body).digest()
-        async with self._sessions.begin() as session:
+        async with without_transaction(self._sessions) as session:
             deliveries = DeliveryRepository(session)
             stored = body if len(body) <= _LARGEST_STORED else None
             if await deliveries.add(fresh, forge_id, delivery, digest=digest, body=stored):
-                await JobRepository(session).due(WEBHOOK_DELIVERY, fresh)
                 return Receipt(fresh, is_new=True)
             known = await deliveries.find_same(forge_id, delivery.id, digest=digest)
         return Receipt(known or fresh, is_new=False)
