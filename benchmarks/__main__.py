@@ -18,7 +18,6 @@ from benchmarks.runtime import bare_runtime
 from benchmarks.serving import requests
 from benchmarks.tooling import tools
 from benchmarks.transfer import transfers
-from benchmarks.webhooks import webhooks
 
 
 async def sandboxes() -> AsyncIterator[Figure]:
@@ -56,7 +55,6 @@ PARTS = {
     "deadlines": deadlines,
     "rows": rows,
     "tools": tools,
-    "webhooks": webhooks,
 }
 
 

@@ -27,6 +27,7 @@ from sandbox_server.events import api_logs as logs
 from sandbox_server.files import api as files
 from sandbox_server.forges import api as forges
 from sandbox_server.forges import api_webhooks as webhooks
+from sandbox_server.git.endpoint.app import GIT_PATH, GitRoute
 from sandbox_server.http import docs, problems
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.middleware import (
@@ -119,8 +120,9 @@ def _routes() -> tuple[BaseRoute, ...]:
     `include_router` would wrap each module's routes, check every wrapper for every request, and copy the routes for every app.
     """
     path_proxy = Route(PROXY_PATH, PathProxy(), include_in_schema=False)
+    git = Route(GIT_PATH, GitRoute(), include_in_schema=False)
     listed = (route for module in _ROUTES for route in module.router.routes)
-    routes = (*listed, path_proxy, *mcp.router.routes)
+    routes = (*listed, path_proxy, git, *mcp.router.routes)
     for route in routes:
         if isinstance(route, APIRoute):
             route.unique_id = route.name

@@ -24,6 +24,7 @@ from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.forges.service import Forges
 from sandbox_server.forges.views import ForgeViews
 from sandbox_server.forges.webhook_bodies import WebhookBodies
+from sandbox_server.git.endpoint.app import GitEndpoint
 from sandbox_server.http.deps import Registry
 from sandbox_server.http.sse import EventStreams
 from sandbox_server.log.hub import StreamHub
@@ -32,6 +33,7 @@ from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.repositories.service import Repositories
+from sandbox_server.sandboxes.requests import SandboxRequests
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
@@ -72,6 +74,7 @@ class Core:
     forges: Forges
     repositories: Repositories
     task_services: TaskServices
+    git_endpoint: GitEndpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +120,8 @@ class Components:
     forges: Forges
     forge_views: ForgeViews
     repositories: Repositories
+    sandbox_requests: SandboxRequests
+    git_endpoint: GitEndpoint
     deliveries: Deliveries
     webhook_bodies: WebhookBodies
     tasks: Tasks
@@ -194,6 +199,8 @@ def build_components(core: Core) -> Components:
         task_history=core.task_services.history,
         forge_views=ForgeViews(core.public_address),
         repositories=core.repositories,
+        sandbox_requests=SandboxRequests(core.repositories),
+        git_endpoint=core.git_endpoint,
         deliveries=Deliveries(sessions, core.forges),
         webhook_bodies=WebhookBodies(),
     )

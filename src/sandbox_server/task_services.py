@@ -3,31 +3,19 @@
 from dataclasses import dataclass
 
 from sandbox_server.commands.service import Commands
-from sandbox_server.db.models import Repository
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.tasks.forges import GitAccess, GitCredential
 from sandbox_server.domain.tasks.stages import Stage
-from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
-from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.git.work import SandboxWork
-from sandbox_server.jobs.kinds import (
-    FORGE_WRITES,
-    PULL_REQUEST,
-    TASK,
-    TASK_SAVE,
-    WEBHOOK_DELIVERY,
-)
+from sandbox_server.git_services import GitServices
+from sandbox_server.jobs.kinds import TASK, TASK_SAVE
 from sandbox_server.jobs.worker import Handler
-from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tasks.automatic_saves import IntervalSaves
-from sandbox_server.tasks.following.follower import PullRequestFollower
 from sandbox_server.tasks.history import TaskHistory
-from sandbox_server.tasks.outbox import OutboxWorker
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.after_run import AfterRun
@@ -45,7 +33,6 @@ from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.waiting import Waiting
 from sandbox_server.tasks.stages.work import Step
 from sandbox_server.tasks.transitions import TaskTransitions
-from sandbox_server.tasks.triggers.worker import DeliveryWorker
 from sandbox_server.vault import Vault
 
 
@@ -58,7 +45,7 @@ class TaskParts:
     commands: Commands
     forges: Forges
     repositories: Repositories
-    mirrors: Mirrors
+    git: GitServices
     saves: TaskSaves
 
 
@@ -70,34 +57,14 @@ class TaskServices:
     history: TaskHistory
     reconciler: TaskReconciler
     interval_saves: IntervalSaves
-    follower: PullRequestFollower
-    outbox: OutboxWorker
-    deliveries: DeliveryWorker
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        return {
-            TASK: self.reconciler.reconcile,
-            TASK_SAVE: self.interval_saves.work,
-            PULL_REQUEST: self.follower.work,
-            FORGE_WRITES: self.outbox.work,
-            WEBHOOK_DELIVERY: self.deliveries.work,
-        }
+        return {TASK: self.reconciler.reconcile, TASK_SAVE: self.interval_saves.work}
 
 
 def build_saves(sessions: Sessions, vault: Vault) -> TaskSaves:
     return TaskSaves(sessions, vault, SandboxWork())
-
-
-class ForgeCredentials:
-    """Mints credentials for git, as mirrors need them."""
-
-    def __init__(self, forges: Forges) -> None:
-        self._forges = forges
-
-    async def mint(self, repository: Repository, access: GitAccess) -> GitCredential:
-        adapter = await self._forges.adapter(repository.forge_id)
-        return await adapter.git_credential(facts_of(repository), access)
 
 
 def build_task_services(parts: TaskParts) -> TaskServices:
@@ -105,7 +72,7 @@ def build_task_services(parts: TaskParts) -> TaskServices:
     transitions, runs = TaskTransitions(sessions), TaskRuns(sessions, parts.commands)
     tasks = Tasks(sessions, parts.repositories)
     sandboxes = TaskSandboxes(sessions, parts.controller, parts.repositories, transitions)
-    checkouts, task_repositories = Checkouts(parts.mirrors), TaskRepositories(parts.mirrors)
+    checkouts, task_repositories = parts.git.checkouts, parts.git.scratch
     ending = Ending(
         sessions,
         sandboxes=sandboxes,
@@ -137,11 +104,6 @@ def build_task_services(parts: TaskParts) -> TaskServices:
         ),
         reconciler=TaskReconciler(sessions, runs, steps, ending),
         interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),
-        follower=PullRequestFollower(sessions, forges, tasks),
-        outbox=OutboxWorker(sessions, forges),
-        deliveries=DeliveryWorker(
-            sessions, Deliveries(sessions, forges), forges, parts.repositories, tasks
-        ),
     )
 
 

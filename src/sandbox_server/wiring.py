@@ -21,7 +21,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
-from sandbox_server.git.mirrors import Mirrors
+from sandbox_server.git_services import build_git_services
 from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
@@ -55,7 +55,6 @@ from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
 from sandbox_server.settings import Settings
 from sandbox_server.structured_logging import log_context
 from sandbox_server.task_services import (
-    ForgeCredentials,
     TaskParts,
     build_saves,
     build_task_services,
@@ -147,6 +146,17 @@ def _assemble(
     drift = build_drift_checker(sessions, backends, vault, lifecycle)
     shutdown_pauser = ShutdownPauser(sessions, lifecycle.admission, notifications)
     retention_job = RetentionJob(sessions, _retention(settings))
+    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
+    repositories = Repositories(sessions, vault, forges)
+    git = build_git_services(
+        settings,
+        sessions,
+        vault,
+        backends,
+        forges=forges,
+        repositories=repositories,
+        service_config=lifecycle.service_config,
+    )
     handlers = {
         SANDBOX: _named_in_log(lifecycle.reconciler.reconcile),
         ADMISSION: shutdown_pauser.admit,
@@ -159,6 +169,7 @@ def _assemble(
         DRIFT_CHECK: drift.check,
         HOUSEKEEPING: retention_job.work,
         AGENT_RUN: PauseAfterRun(sessions).work,
+        **git.handlers,
     }
     if agent is not None:
         handlers[AGENT_TEMPLATE] = agent.work
@@ -185,9 +196,7 @@ def _assemble(
         lease=timedelta(seconds=settings.lease_s),
         bound=settings.command_output_mb * 2**20,
     )
-    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     commands = Commands(sessions, controller, recordings, LogNotifications(notifications))
-    repositories = Repositories(sessions, vault, forges)
     task_services = build_task_services(
         TaskParts(
             sessions=sessions,
@@ -195,11 +204,7 @@ def _assemble(
             commands=commands,
             forges=forges,
             repositories=repositories,
-            mirrors=Mirrors(
-                settings.mirrors,
-                ForgeCredentials(forges).mint,
-                limit=settings.mirror_gb * 2**30,
-            ),
+            git=git,
             saves=saves,
         )
     )
@@ -208,6 +213,7 @@ def _assemble(
         repositories=repositories,
         task_services=task_services,
         forges=forges,
+        git_endpoint=git.endpoint,
         settings=settings,
         sessions=sessions,
         vault=vault,

@@ -2,9 +2,9 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from sandbox_client.models.services import ServicesRead
 from sandbox_client.models.wire import (
@@ -118,6 +118,66 @@ IdleTimeout = Annotated[
 ]
 
 
+Branch = Annotated[Storable, Field(min_length=1, max_length=200)]
+Directory = Annotated[Storable, Field(pattern="^/[^/]", max_length=1024)]
+
+
+class SandboxRepository(RequestModel):
+    """A repository to check out once the sandbox runs: its `id`, or its `name` (`owner/name`)."""
+
+    id: Name | None = None
+    name: Name | None = None
+    ref: (
+        Annotated[
+            Branch, Field(description="Branch to start from. Default: the repository's default.")
+        ]
+        | None
+    ) = None
+    branch: (
+        Annotated[Branch, Field(description="Branch to create there. Default: that of `ref`.")]
+        | None
+    ) = None
+    push: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Whether `git push` of `branch` reaches the forge. Everything else can only be fetched.",
+        ),
+    ] = False
+    directory: (
+        Annotated[Directory, Field(description="Default: the repository's name in `/home/user`.")]
+        | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _require_one_name(self) -> Self:
+        if (self.id is None) == (self.name is None):
+            raise ValueError("Name the repository by either `id` or `name`.")
+        if self.push and self.branch is None:
+            raise ValueError("`push` needs the name of the `branch` that may be pushed.")
+        return self
+
+
+class CheckoutState(StrEnum):
+    PENDING = "pending"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class SandboxCheckout(ResponseModel):
+    """The repository of a sandbox, and whether it is checked out."""
+
+    id: str
+    name: str
+    ref: str
+    branch: str
+    push: bool
+    directory: str
+    state: CheckoutState
+    reason: Annotated[str, Field(description="Why the checkout failed.")] | None
+    commit: Annotated[str, Field(description="The commit that was checked out.")] | None
+
+
 class SessionSandbox(RequestModel):
     """Parameters of the sandbox if the session has none yet. Omitted fields take your tenant's defaults."""
 
@@ -139,6 +199,7 @@ class SessionSandbox(RequestModel):
     resources: Resources | None = None
     volumes: Volumes = Field(default_factory=dict)
     mcp_servers: McpServers = Field(default_factory=dict)
+    repository: SandboxRepository | None = None
 
 
 class SandboxCreate(SessionSandbox):
@@ -283,3 +344,4 @@ class SandboxRead(ResponseModel):
         Annotated[ServicesRead, Field(description="null if the template starts no known services.")]
         | None
     ) = None
+    repository: SandboxCheckout | None = None

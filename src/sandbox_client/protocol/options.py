@@ -7,7 +7,7 @@ from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
 from sandbox_client.models.agent_runs import AgentName, PermissionMode
 from sandbox_client.models.forges import ForgeAuth
 from sandbox_client.models.repositories import RepositorySettings
-from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
+from sandbox_client.models.sandboxes import Network, OnTimeout, Resources, SandboxRepository
 from sandbox_client.models.tasks import TaskBudget, TaskPullRequest
 from sandbox_client.models.templates import TemplateStep
 
@@ -29,6 +29,7 @@ class SessionSandboxOptions(TypedDict, total=False):
     resources: Resources | Mapping[str, Any] | None
     volumes: Mapping[str, str]
     mcp_servers: Mapping[str, Mapping[str, Any]]
+    repository: SandboxRepository | Mapping[str, Any] | None
 
 
 class SandboxOptions(SessionSandboxOptions, total=False):

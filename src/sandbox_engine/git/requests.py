@@ -8,7 +8,7 @@ from sandbox_http.headers import Header, Headers, wanted_upgrade
 _METHODS = frozenset({"GET", "POST", "PUT"})
 # No percent-encoding, no empty segment and none of only dots: the server and proxies before it read such paths in
 # different ways. No name of a repository or ref needs them.
-_SEGMENT = rb"(?!\.+(?:/|\?|$))[A-Za-z0-9._~+@-]+"
+_SEGMENT = rb"(?!\.+(?:/|\?|$))[A-Za-z0-9._~+@:-]+"
 _TARGET = re.compile(rb"/git(?:/" + _SEGMENT + rb"){3,16}(?:\?[A-Za-z0-9._~=&+-]{0,512})?")
 _LONGEST_TARGET = 2048
 

@@ -11,8 +11,8 @@ from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.proxy.targets import PublicAddress
 
 PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
-# A webhook is authenticated by its signature.
-_PUBLIC_PREFIXES = ("/docs/", "/page/", "/v1/webhooks/")
+# Webhooks are signed. Below /git/ sandboxes identify themselves as git clients do; see git/endpoint/access.py.
+_PUBLIC_PREFIXES = ("/docs/", "/page/", "/v1/webhooks/", "/git/")
 
 
 class Authentication:

@@ -3,12 +3,26 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Self, TypedDict
 
 from sandbox_server.domain.state import OnTimeout
 from sandbox_server.domain.templates import BASE
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckoutWish:
+    """A repository to check out in a new sandbox."""
+
+    repository_id: str
+    ref: str
+    branch: str
+    push: bool
+    directory: str
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "state": "pending"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +46,7 @@ class SandboxRequest:
     resources: Mapping[str, Any] = field(default_factory=dict)
     volumes: Mapping[str, str] = field(default_factory=dict)
     mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    checkout: CheckoutWish | None = None
 
     def secrets(self) -> dict[str, Any]:
         """List the values that are stored encrypted."""

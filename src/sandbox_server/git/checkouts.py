@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -32,6 +32,10 @@ _LAST_WORDS = 2000
 _NOT_EMPTY, _NO_GIT, _UNKNOWN_COMMAND = 90, 91, 127
 _REMOTE = "refs/remotes/origin/"
 _STAGE = ".git-checkout"  # becomes .git
+
+
+Configure = Callable[[UsableSandbox], Awaitable[None]]
+"""Configures git in a sandbox after a checkout, so that it reaches the repositories of the sandbox."""
 
 
 class Rung(StrEnum):
@@ -79,9 +83,16 @@ class Checkouts:
     with a clean status. A checkout that was interrupted is made anew: `.git` appears by a rename, at the end.
     """
 
-    def __init__(self, mirrors: Mirrors, *, full_history: int = 512 * 2**20) -> None:
+    def __init__(
+        self,
+        mirrors: Mirrors,
+        *,
+        full_history: int = 512 * 2**20,
+        configure: Configure | None = None,
+    ) -> None:
         self._mirrors = mirrors
         self._full_history = full_history
+        self._configure = configure
 
     async def check_out(
         self,
@@ -99,6 +110,8 @@ class Checkouts:
             except GitError:
                 self._mirrors.discard(request.repository.id)
                 raise
+        if self._configure is not None:
+            await self._configure(used)
         return CheckedOut(
             rung=rung, base_sha=base, seconds=monotonic() - begun, is_stale=mirror.is_stale
         )

@@ -27,9 +27,9 @@ from sandbox_server.sandboxes.requests import (
     FilterDep,
     KeepAliveBody,
     NewSandboxBody,
+    SandboxRequests,
     SessionSandboxBody,
     to_sandbox_patch,
-    to_sandbox_request,
 )
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.views import SandboxViews, set_status, view_usage
@@ -37,16 +37,18 @@ from sandbox_server.sandboxes.views import SandboxViews, set_status, view_usage
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes", tags=["sandboxes"])
 
 ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
+SandboxRequestsDep = Annotated[SandboxRequests, depends_on(SandboxRequests)]
 SandboxViewsDep = Annotated[SandboxViews, depends_on(SandboxViews)]
 
 
 @router.post("", status_code=201, responses={202: {"model": SandboxRead}})
-@may_fail_with(*PLACED, errors.SandboxNotFound)
+@may_fail_with(*PLACED, errors.SandboxNotFound, errors.RepositoryNotFound, errors.InvalidRequest)
 async def create_sandbox(
     body: NewSandboxBody,
     idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
+    requests: SandboxRequestsDep,
     controller: ControllerDep,
     views: SandboxViewsDep,
     wait: Wait = 30,
@@ -54,7 +56,7 @@ async def create_sandbox(
     """Create a sandbox. 201: it runs. 202: it is queued or starting; poll `Location` for its state."""
     row = await controller.create(
         caller,
-        to_sandbox_request(body),
+        await requests.read(caller, body),
         idempotency=idempotency.of(body),
         wait=timedelta(seconds=wait),
     )
@@ -91,19 +93,21 @@ async def get_sandbox(
     "/by-session/{session_id:path}",
     responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}},
 )
-@may_fail_with(*PLACED, *RESUMED)
+@may_fail_with(*PLACED, *RESUMED, errors.RepositoryNotFound, errors.InvalidRequest)
 async def use_session_sandbox(
     session_id: Annotated[Name, Path()],
     body: SessionSandboxBody,
     response: Response,
     caller: Operator,
+    requests: SandboxRequestsDep,
     controller: ControllerDep,
     views: SandboxViewsDep,
     wait: Wait = 30,
 ) -> SandboxRead:
     """Get the one sandbox of a session: found (200), resumed, or created (201). Concurrent requests get the same sandbox."""
+    wanted = await requests.read(caller, body)
     found = await controller.find_or_create(
-        caller, session_id, to_sandbox_request(body), wait=timedelta(seconds=wait)
+        caller, session_id, wanted, wait=timedelta(seconds=wait)
     )
     response.headers["Location"] = f"/v1/sandboxes/{found.row.id}"
     response.status_code = 201 if found.created else 200

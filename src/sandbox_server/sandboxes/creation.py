@@ -14,6 +14,8 @@ from sandbox_server.domain.placement import PlacementDecision
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
+from sandbox_server.jobs.kinds import CHECKOUT
+from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.placement import Placement
@@ -135,6 +137,8 @@ class Creation:
         row = self._row(caller, wanted, decision, sandbox_id=sandbox_id)
         set_defaults(row, now, queue_timeout=wanted.queue_timeout)
         await self._admission.add(session, row, now, quota_free=quota_free)
+        if wanted.checkout is not None:
+            await JobRepository(session).due(CHECKOUT, sandbox_id)
         return AddedSandbox(row, now, await self._jobs.lease(session, row))
 
     async def add_fork(
@@ -201,6 +205,7 @@ class Creation:
             awaited_backends=list(decision.awaited_backends),
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
+            checkout=None if wanted.checkout is None else wanted.checkout.document(),
             state=State.QUEUED,
             target=Target.RUNNING,
             wish=cause.document(),

@@ -1,5 +1,6 @@
 """Request bodies and filters of sandboxes as domain objects."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, cast
 
@@ -12,16 +13,24 @@ from sandbox_client.models import (
     Labels,
     Name,
     SandboxCreate,
+    SandboxRepository,
     SandboxUpdate,
     SessionSandbox,
 )
-from sandbox_server.domain.requests import SandboxPatch, SandboxRequest
+from sandbox_server.db.models import Repository
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.requests import CheckoutWish, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
+from sandbox_server.domain.tasks.refs import is_branch
 from sandbox_server.http.requests import request_fields
+from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
 
 _LABELS: TypeAdapter[dict[str, str]] = TypeAdapter(Labels)
 _METADATA = "metadata."
+
+_HOME = "/home/user"
 
 # Bodies that may be omitted.
 NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
@@ -35,6 +44,47 @@ def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -
         SandboxRequest(**fields)
         if session_id is None
         else SandboxRequest(**fields, session_id=session_id)
+    )
+
+
+class SandboxRequests:
+    """Reads requests for sandboxes, with the repositories that they name."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+
+    async def read(self, caller: Caller, body: SessionSandbox) -> SandboxRequest:
+        """Read a request; raises `RepositoryNotFound` for a repository that the tenant has not added."""
+        request = to_sandbox_request(body)
+        if body.repository is None:
+            return request
+        row = await self._find(caller, body.repository)
+        return replace(request, checkout=_checkout(row, body.repository))
+
+    async def _find(self, caller: Caller, wanted: SandboxRepository) -> Repository:
+        if wanted.id is not None:
+            return (await self._repositories.get(caller, wanted.id)).row
+        assert wanted.name is not None
+        return await self._repositories.find_by_name(caller.tenant_id, wanted.name)
+
+
+def _checkout(row: Repository, wanted: SandboxRepository) -> CheckoutWish:
+    ref = wanted.ref or row.default_branch
+    branch = wanted.branch or ref
+    for name in (ref, branch):
+        if not is_branch(name):
+            raise InvalidRequest(f"{name!r} is not a name of a branch.")
+    if wanted.push and branch == row.default_branch:
+        raise InvalidRequest(
+            f"{branch!r} is the default branch of {row.full_name}, which sandboxes cannot push. "
+            "Name another branch."
+        )
+    return CheckoutWish(
+        repository_id=row.id,
+        ref=ref,
+        branch=branch,
+        push=wanted.push,
+        directory=wanted.directory or f"{_HOME}/{row.full_name.rpartition('/')[2]}",
     )
 
 
@@ -80,6 +130,7 @@ def _labels(request: Request) -> dict[str, str]:
 
 def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     fields = request_fields(body)
+    fields.pop("repository", None)  # its id is not known here
     if "on_timeout" in fields:
         fields["on_timeout"] = OnTimeout(fields["on_timeout"])
     return fields

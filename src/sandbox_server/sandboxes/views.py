@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import Response
 
@@ -10,6 +10,7 @@ from sandbox_client.models import (
     PortUrls,
     QueuePlace,
     Resources,
+    SandboxCheckout,
     SandboxRead,
     ServicesRead,
     Urls,
@@ -26,7 +27,7 @@ from sandbox_server.providers.protocol.provider import Usage
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.queue.view import QueueView, describe_queues
-from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository, deadlines_of
 from sandbox_server.sandboxes.services.encrypted_columns import open_tools_token
 from sandbox_server.sandboxes.services.settings import password_of
 from sandbox_server.sandboxes.waiting import ASK_AGAIN
@@ -68,12 +69,14 @@ class SandboxViews:
         return await self.view(row, caller)
 
     async def view_all(self, rows: Sequence[Sandbox], caller: Caller) -> list[SandboxRead]:
-        """Convert rows; the database is queried only if some of them are queued."""
+        """Convert rows; the database is queried only if some are queued or have a repository."""
         positions: Mapping[str, QueueView] = {}
-        if any(waits_for_slot(deadlines_of(row)) for row in rows):
+        names: Mapping[str, str] = {}
+        if any(waits_for_slot(deadlines_of(row)) or row.checkout for row in rows):
             async with without_transaction(self._sessions) as session:
                 positions = await describe_queues(session, rows)
-        return [self._view(row, caller, positions.get(row.id)) for row in rows]
+                names = await SandboxRepository(session).names_of_repositories(rows)
+        return [self._view(row, caller, positions.get(row.id), names) for row in rows]
 
     def view_urls(self, row: Sandbox, caller: Caller) -> Urls | None:
         """List the URLs of a sandbox's servers while the sandbox exists."""
@@ -111,7 +114,13 @@ class SandboxViews:
             return None
         return password_of(open_tools_token(self._vault, row.id, row.tools_token_sealed))
 
-    def _view(self, row: Sandbox, caller: Caller, position: QueueView | None) -> SandboxRead:
+    def _view(
+        self,
+        row: Sandbox,
+        caller: Caller,
+        position: QueueView | None,
+        names: Mapping[str, str],
+    ) -> SandboxRead:
         return SandboxRead(
             id=row.id,
             state=row.state,
@@ -143,6 +152,7 @@ class SandboxViews:
             priority=row.priority,
             queue=None if position is None else _view_position(position),
             services=self._services.view(row),
+            repository=None if row.checkout is None else _view_checkout(row.checkout, names),
         )
 
 
@@ -153,6 +163,21 @@ def view_usage(usage: Usage) -> MetricRead:
 def _view_position(position: QueueView) -> QueuePlace:
     return QueuePlace(
         position=position.position, reason=position.reason, estimate_s=_seconds(position.estimate)
+    )
+
+
+def _view_checkout(checkout: Mapping[str, Any], names: Mapping[str, str]) -> SandboxCheckout:
+    repository_id = checkout["repository_id"]
+    return SandboxCheckout(
+        id=repository_id,
+        name=names.get(repository_id, ""),
+        ref=checkout["ref"],
+        branch=checkout["branch"],
+        push=checkout["push"],
+        directory=checkout["directory"],
+        state=checkout["state"],
+        reason=checkout.get("reason"),
+        commit=checkout.get("commit"),
     )
 
 

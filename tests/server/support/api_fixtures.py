@@ -17,7 +17,7 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
-from sandbox_server.git.mirrors import Mirrors
+from sandbox_server.git_services import build_git_services
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.hub import StreamHub
@@ -31,7 +31,6 @@ from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
 from sandbox_server.task_services import (
-    ForgeCredentials,
     TaskParts,
     build_saves,
     build_task_services,
@@ -102,43 +101,65 @@ def commands(notifications, sessions, controller, recordings):
 
 
 @pytest.fixture
-def recorded(commands, recordings):
-    """Group what records commands."""
-    return {"commands": commands, "recordings": recordings}
+def recorded(commands, recordings, streams):
+    """Group what records commands and follows logs."""
+    return {"commands": commands, "recordings": recordings, "streams": streams}
 
 
 @pytest.fixture
-def task_parts(sessions, settings, use_cases, vault, commands, tmp_path):
+def service_config(sessions, settings, backends, vault):
+    return ServiceConfigWriter(sessions, backends, vault, PublicAddress(settings.url_from_outside))
+
+
+@pytest.fixture
+def task_parts(sessions, settings, use_cases, backends, vault, commands, service_config, tmp_path):
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
+    repositories = Repositories(sessions, vault, forges)
     return TaskParts(
         sessions=sessions,
         controller=use_cases.controller,
         commands=commands,
         forges=forges,
-        repositories=Repositories(sessions, vault, forges),
-        mirrors=Mirrors(tmp_path / "mirrors", ForgeCredentials(forges).mint, limit=2**30),
+        repositories=repositories,
+        git=build_git_services(
+            settings.model_copy(update={"mirror_dir": tmp_path / "mirrors"}),
+            sessions,
+            vault,
+            backends,
+            forges=forges,
+            repositories=repositories,
+            service_config=service_config,
+        ),
         saves=build_saves(sessions, vault),
     )
 
 
 @pytest.fixture
-async def core(sessions, settings, use_cases, backends, vault, streams, recorded, task_parts):
-    public_address = PublicAddress(settings.url_from_outside)
+async def core(
+    sessions,
+    settings,
+    use_cases,
+    backends,
+    vault,
+    recorded,
+    service_config,
+    task_parts,
+):
     return Core(
         settings=settings,
         sessions=sessions,
         vault=vault,
         backends=backends,
         controller=use_cases.controller,
-        streams=streams,
         sandbox_access=use_cases.access,
-        service_config=ServiceConfigWriter(sessions, backends, vault, public_address),
+        service_config=service_config,
         snapshots=use_cases.snapshots,
         template_lookup=use_cases.lookup,
-        public_address=public_address,
+        public_address=PublicAddress(settings.url_from_outside),
         forges=task_parts.forges,
         repositories=task_parts.repositories,
         task_services=build_task_services(task_parts),
+        git_endpoint=task_parts.git.endpoint,
         **recorded,
     )
 

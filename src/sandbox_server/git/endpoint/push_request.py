@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sandbox_server.domain.tasks.refs import is_ref
 from sandbox_server.git.pkt_line import MalformedPktLine, PktLineReader
 
 MAX_HEAD = 256 * 1024
@@ -22,7 +23,6 @@ _COMMAND = re.compile(
     rb"(?P<old>" + _OID + rb") (?P<new>" + _OID + rb") (?P<ref>[^\0]+)", re.DOTALL
 )
 _SHALLOW = re.compile(rb"shallow " + _OID)
-_REF = re.compile(r"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]+)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +92,6 @@ def _read_command(line: bytes) -> RefCommand:
     if found is None or ref is None or not is_ref(ref):
         raise MalformedPktLine("A command is not `old new ref`.")
     return RefCommand(old=found["old"].decode(), new=found["new"].decode(), ref=ref)
-
-
-def is_ref(name: str) -> bool:
-    """Return whether git accepts this as the full name of a ref."""
-    parts = name.split("/")
-    return (
-        _REF.fullmatch(name) is not None
-        and ".." not in name
-        and "@{" not in name
-        and not any(part.endswith((".lock", ".")) for part in parts)
-        and "\ufffd" not in name
-    )
 
 
 def _require_distinct(commands: Sequence[RefCommand]) -> None:

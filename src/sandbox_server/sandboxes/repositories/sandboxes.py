@@ -1,6 +1,7 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -11,9 +12,10 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Sandbox
+from sandbox_server.db.models import Repository, Sandbox
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.events import Cause, Entered, entered
@@ -180,6 +182,22 @@ class SandboxRepository:
         """Clear the digest of the settings, so that they are written again."""
         updated = update(Sandbox).where(Sandbox.id == sandbox_id)
         await self._session.execute(updated.values(services_digest=None))
+
+    async def update_checkout(self, sandbox_id: str, changes: Mapping[str, Any]) -> None:
+        """Record how far the checkout of a sandbox's repository is."""
+        updated = update(Sandbox).where(Sandbox.id == sandbox_id, Sandbox.checkout.is_not(None))
+        merged = Sandbox.checkout.op("||")(bindparam("changes", dict(changes), type_=JSONB))
+        await self._session.execute(updated.values(checkout=merged))
+
+    async def names_of_repositories(self, rows: Iterable[Sandbox]) -> dict[str, str]:
+        """Look up the names of the repositories that sandboxes were created with."""
+        ids = {row.checkout["repository_id"] for row in rows if row.checkout is not None}
+        if not ids:
+            return {}
+        found = await self._session.execute(
+            select(Repository.id, Repository.full_name).where(Repository.id.in_(ids))
+        )
+        return {row.id: row.full_name for row in found}
 
     async def target_all_paused(self, wish: TransitionCause) -> Sequence[str]:
         """Set the target `paused` for every sandbox that runs, starts or resumes; returns the changed ids."""

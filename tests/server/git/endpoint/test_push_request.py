@@ -10,7 +10,6 @@ from sandbox_server.git.endpoint.push_request import (
     MAX_HEAD,
     PushRequest,
     RefCommand,
-    is_ref,
     read_push,
 )
 from sandbox_server.git.pkt_line import FLUSH, MAX_LINE, MalformedPktLine, PktLineReader, pkt_line
@@ -116,26 +115,6 @@ def test_push_request__sha256_ids():
 def test_push_request__malformed(body):
     with pytest.raises(MalformedPktLine):
         read(body)
-
-
-@pytest.mark.parametrize(
-    ("name", "valid"),
-    [
-        ("refs/heads/task-42", True),
-        ("refs/heads/feature/ünïcode", True),
-        ("refs/heads/a.lock", False),
-        ("refs/heads/.a", False),
-        ("refs/heads/a.", False),
-        ("refs/heads/a..b", False),
-        ("refs/heads/a@{1}", False),
-        ("refs/heads//a", False),
-        ("refs/heads/", False),
-        ("refs/heads/a\x7f", False),
-        ("heads/a", False),
-    ],
-)
-def test_is_ref(name, valid):
-    assert is_ref(name) is valid
 
 
 def test_pkt_line__longest():

@@ -1,1 +1,0 @@
-"""What webhook deliveries start: tasks, and looks at pull requests."""
