@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from sandbox_server.commands.command_log import OUTPUTS, Batch, CommandLog
-from sandbox_server.commands.rate_limits import TRICKLE, Clock, TokenBucket
+from sandbox_server.commands.rate_limits import Clock, TenantAllowances
 from sandbox_server.commands.recording_repository import (
     LogWrite,
     NewGap,
@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 _STATEMENT_BYTES = 2 * 1024 * 1024  # maximum bytes of one statement
 _MAX_STATEMENTS = 3  # concurrent statements, each of another tenant
 _RETRY_S = 0.5
-_TRICKLE_BURST_S = 8  # of a tenant's share of the trickle
-_MIN_RATE = 1.0
 _SMALL_BATCH = 32 * 1024
 _COALESCE_S = 0.02
 
@@ -85,11 +83,10 @@ class Recorder:
         self._buffered = 0
         self._timers: dict[RecordedCommand, asyncio.TimerHandle] = {}
         self._rate_limited: set[RecordedCommand] = set()  # of these, floods that take turns
-        self._held: defaultdict[str, set[RecordedCommand]] = defaultdict(set)
-        self._clock = clock
-        self._allowances: dict[str, TokenBucket] = {}  # per tenant
+        self._allowances: TenantAllowances[RecordedCommand] = TenantAllowances(
+            self._limits.trickle, outputs=len(OUTPUTS), clock=clock
+        )
         self._recorded: Counter[str] = Counter()
-        self._throttled: set[str] = set()  # tenants that exceed their share
         self._is_flushing = False
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._connections = asyncio.Semaphore(_MAX_STATEMENTS)
@@ -126,7 +123,7 @@ class Recorder:
         if command in self._accounted:
             self._release(command, self._accounted.pop(command))
             self._forget(command)
-        self._mark_held(command, is_held=False)
+        self._allowances.mark_held(tenant_id, command, is_held=False)
         self._cancel_timer(command)
 
     def _forget(self, command: RecordedCommand) -> None:
@@ -135,8 +132,7 @@ class Recorder:
         self._recorded[tenant_id] -= 1
         if not self._recorded[tenant_id]:
             del self._recorded[tenant_id]
-            self._allowances.pop(tenant_id, None)
-            self._throttled.discard(tenant_id)
+            self._allowances.forget(tenant_id)
 
     async def flush(self) -> None:
         """Write everything, including held output, without taking turns."""
@@ -190,7 +186,7 @@ class Recorder:
             command = next(iter(due))
             del due[command]
             batch = self._taken.get(command) or self._take_batch(command, tenant_id, max_bytes=left)
-            self._mark_held(command, is_held=command.log.is_held)
+            self._allowances.mark_held(tenant_id, command, is_held=command.log.is_held)
             if batch is not None:
                 self._taken[command] = batches[command] = batch
                 left -= batch.cost
@@ -201,10 +197,10 @@ class Recorder:
     def _take_batch(
         self, command: RecordedCommand, tenant_id: str, *, max_bytes: int
     ) -> Batch | None:
-        rate = self._trickle(tenant_id)
+        rate = self._allowances.rate(tenant_id)
         before = command.log.earned
         batch = command.log.take(max_bytes=max_bytes, rate=rate)
-        self._allowances[tenant_id].spend(command.log.earned - before)
+        self._allowances.spend(tenant_id, command.log.earned - before)
         return batch
 
     def _retry_later(self, command: RecordedCommand) -> None:
@@ -212,32 +208,6 @@ class Recorder:
         self._account(command)
         if seconds := command.log.seconds_held():
             self._delay(command, seconds)
-
-    def _mark_held(self, command: RecordedCommand, *, is_held: bool) -> None:
-        tenant_id = command.row.tenant_id
-        if is_held:
-            self._held[tenant_id].add(command)
-        elif tenant_id in self._held:
-            self._held[tenant_id].discard(command)
-            if not self._held[tenant_id]:
-                del self._held[tenant_id]
-
-    def _trickle(self, tenant_id: str) -> float:
-        """Return the rate at which an output of the tenant earns allowance: its share of the tenant's allowance."""
-        share = self._limits.trickle / len(self._throttled | {tenant_id})
-        allowance = self._allowances.get(tenant_id)
-        if allowance is None:
-            burst = self._limits.trickle * _TRICKLE_BURST_S
-            allowance = self._allowances[tenant_id] = TokenBucket(burst, clock=self._clock)
-        allowance.refill(share)
-        held = self._held.get(tenant_id, ())
-        if held or allowance.is_in_debt:
-            self._throttled.add(tenant_id)
-        else:
-            self._throttled.discard(tenant_id)
-        if allowance.is_in_debt:
-            return _MIN_RATE
-        return min(TRICKLE, share / (len(held) or 1) / len(OUTPUTS))
 
     async def _store(self, tenant_id: str, batches: dict[RecordedCommand, Batch]) -> None:
         writes = [_to_write(command, batch) for command, batch in batches.items()]
@@ -300,10 +270,9 @@ class Recorder:
     def _shed(self, tenant_id: str) -> None:
         """Drop held output evenly, by more than is needed, because scanning all of it takes time."""
         if self._buffered_by_tenant[tenant_id] > self._limits.share:
-            self._shed_to(self._limits.share // 2, list(self._held.get(tenant_id, ())))
+            self._shed_to(self._limits.share // 2, self._allowances.list_held(tenant_id))
         if self._buffered > self._limits.memory:
-            all_held = [command for held in self._held.values() for command in held]
-            self._shed_to(self._limits.memory // 2, all_held)
+            self._shed_to(self._limits.memory // 2, self._allowances.list_all_held())
 
     def _shed_to(self, max_bytes: int, held: list[RecordedCommand]) -> None:
         for command in held:
