@@ -11,7 +11,7 @@ _ROUNDS = 5
 
 
 async def rebuild(engine: Engine) -> Figure:
-    """Time a build whose steps are all there, by the SDK, and see that it makes no layer."""
+    """Time a fully cached build with the SDK, and check that it creates no layer."""
     template = AsyncTemplate().from_base_image()
     for number in range(_STEPS):
         template = template.run_cmd(f"echo {token_hex(8)} > ~/{number}")

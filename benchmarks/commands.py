@@ -11,7 +11,7 @@ from benchmarks.timing import medians, timed
 async def run_true(
     sandbox: AsyncSandbox, bare: BareRuntime, container: BareContainer, *, at_once: int, rounds: int
 ) -> Figure:
-    """Compare `commands.run("true")` by the SDK with `runc exec ... /bin/bash -l -c true`."""
+    """Compare `commands.run("true")` with the SDK with `runc exec ... /bin/bash -l -c true`."""
 
     async def ours() -> float:
         return await _together(lambda: sandbox.commands.run("true"), at_once)

@@ -13,19 +13,19 @@ async def _nothing() -> None:
 
 
 async def cold_create(engine: Engine, bare: BareRuntime) -> Figure:
-    """Compare a sandbox by the SDK with an overlay mount and `runc run` of the same bundle."""
+    """Compare a create with the SDK with an overlay mount and `runc run` of the same bundle."""
     p50, floor_p50 = await _create(engine, bare)
     return Figure("create, p50 / overlay + runc run", p50, "ms", target=1.6, floor=floor_p50)
 
 
 async def unprepared_create(engine: Engine, bare: BareRuntime) -> Figure:
-    """Compare the same where the engine keeps neither disks nor networks ready."""
+    """Compare the same without prepared disks and networks."""
     p50, floor_p50 = await _create(engine, bare)
     return Figure("the same with an empty pool", p50, "ms", floor=floor_p50)
 
 
 async def ready_create(engine: Engine, bare: BareRuntime) -> Figure:
-    """Compare the same where a sandbox is ready each time."""
+    """Compare the same with a ready sandbox in the warm pool."""
     p50, floor_p50 = await _create(engine, bare, prepare=engine.wait_ready)
     return Figure("create of a ready one, p50", p50, "ms", target=0.3, floor=floor_p50)
 

@@ -15,7 +15,7 @@ _MEMORY_SAMPLES = 5
 
 
 async def density() -> AsyncIterator[Figure]:
-    """Many sandboxes asked for at once, and what they cost while they idle."""
+    """Measure concurrent creates, and the cost of idle sandboxes."""
     before = await _memory_in_use()
     async with started_engine() as engine:
         elapsed, outcomes = await timed(
@@ -31,7 +31,7 @@ async def density() -> AsyncIterator[Figure]:
 
 
 async def _memory_in_use() -> float:
-    """Bytes the machine could not give to anyone else, this process's own left out.
+    """Measure the machine's used memory without this process's own.
 
     Counts all of it: the engine, its keeper, the sandboxes, and the kernel's share of each.
     """

@@ -34,7 +34,7 @@ _DONE = (State.PAUSED, State.STOPPED)
 
 @dataclass(frozen=True)
 class Lags:
-    """For each sandbox, how long after its time was up something happened, in milliseconds."""
+    """List each sandbox's delay after its deadline in milliseconds."""
 
     asked: Sequence[float]
     written: Sequence[float]
@@ -43,7 +43,7 @@ class Lags:
 async def deadlines(
     sandboxes: int = _SANDBOXES, within: timedelta = _WITHIN
 ) -> AsyncIterator[Figure]:
-    """Let many sandboxes' time be up within a minute, and see how late what has to happen does."""
+    """Let many sandboxes expire within a minute, and measure the delays."""
     with running_postgres() as url:
         async with started_stub() as stub:
             lags = await _drain(url, stub, sandboxes, within)
@@ -60,7 +60,7 @@ async def _drain(url: str, stub: Stub, sandboxes: int, within: timedelta) -> Lag
     backend = E2BBackend(stub.endpoint(), installation_id="benchmark")
     backends = Backends({backend.name: KnownBackend(client=backend)})
     created = await fleet.create(backend, sandboxes)
-    # All are written down before the first is due.
+    # All are stored before the first is due.
     running = fleet.spread(created, first_at=datetime.now(UTC) + _LEAD, within=within)
     await fleet.record(sessions, vault, running, backend=backend.name)
     notifications = Notifications(engine)

@@ -21,7 +21,7 @@ _PREFIX = "SANDBOX_ENGINE_"
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of the benchmark's own, on a free port, with a client for it."""
+    """An engine for one benchmark on a free port, with a client."""
 
     client: E2B
     state_dir: Path
@@ -29,11 +29,11 @@ class Engine:
     api_key: str
 
     async def create(self) -> AsyncSandbox:
-        """Ask for a sandbox once; a refusal is a failure, not a reason to try again."""
+        """Create a sandbox without retries."""
         return await self.client.AsyncSandbox.create(timeout=600, retries=0)
 
     async def wait_ready(self) -> None:
-        """Wait until all sandboxes that are to be ready are."""
+        """Wait until the warm pool is full."""
         headers = {"X-API-Key": self.api_key}
         async with httpx.AsyncClient(base_url=self.url, headers=headers) as client:
             while True:
@@ -45,7 +45,7 @@ class Engine:
 
 @asynccontextmanager
 async def started_engine(*flags: str, parent: Path | None = None) -> AsyncIterator[Engine]:
-    """Start an engine with a state directory of its own; it and its sandboxes are gone afterwards."""
+    """Start an engine with a state directory of its own; both are removed afterwards."""
     state_dir = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=parent or _VAR_TMP))
     process = await _start("serve", state_dir, *flags)
     try:

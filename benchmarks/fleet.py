@@ -1,4 +1,4 @@
-"""Many sandboxes at a provider, and the rows of a server that looks after them."""
+"""Many sandboxes at a provider, and the rows of the server that manages them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Running:
-    """A sandbox that runs at the provider until its time is up."""
+    """A sandbox that runs at the provider until its timeout."""
 
     id: str
     access: Access
@@ -49,7 +49,7 @@ class Running:
 
 
 async def create(backend: E2BBackend, sandboxes: int) -> Sequence[tuple[str, Access]]:
-    """Have so many sandboxes run at the provider."""
+    """Start this many sandboxes at the provider."""
     free = asyncio.Semaphore(_AT_ONCE)
 
     async def one() -> tuple[str, Access]:
@@ -63,7 +63,7 @@ async def create(backend: E2BBackend, sandboxes: int) -> Sequence[tuple[str, Acc
 def spread(
     created: Sequence[tuple[str, Access]], *, first_at: datetime, within: timedelta
 ) -> Sequence[Running]:
-    """Let their time be up one after the other; every other is to be deleted then."""
+    """Let them expire one after the other; every second one is deleted."""
     step = within / len(created)
     return [
         Running(
@@ -76,7 +76,7 @@ def spread(
 async def record(
     sessions: Sessions, vault: Vault, fleet: Sequence[Running], *, backend: str
 ) -> None:
-    """Write down sandboxes of one tenant, and that their jobs are due when their time is up."""
+    """Insert sandboxes of one tenant with jobs that are due at their timeouts."""
     tenant_id, many = new_id(), len(fleet)
     where = {"tenant_id": tenant_id, "backend": backend}
     jobs = [{"kind": SANDBOX, "subject": one.id, "run_at": one.until} for one in fleet]

@@ -32,21 +32,21 @@ _CONNECTIONS = text(
 
 @dataclass(frozen=True)
 class Load:
-    """What it took to tell all."""
+    """Measurements of one fan-out."""
 
     experience: Experience
     core: float
-    """How much of a core was busy."""
+    """Busy share of a core."""
     events: int
 
     @property
     def microseconds(self) -> float:
-        """How long a core took for each event that came to a follower."""
+        """CPU time per delivered event."""
         return self.core / (_PER_SECOND * _FOLLOWERS) * 1e6
 
 
 async def followers() -> AsyncIterator[Figure]:
-    """Many who follow all events of a tenant at one server, and one among them that takes nothing."""
+    """Many followers of a tenant's events at one server, one of which reads nothing."""
     floor = await _measure_floor()
     async with (
         started_stub() as stub,
@@ -96,7 +96,7 @@ class _Most:
 
 
 async def _happen(sessions: Sessions, connections: _Most) -> int:
-    """Have things happen, as at another server; gives how many."""
+    """Produce events as another server would; returns their number."""
     async with sessions() as session:
         tenant_id = (await session.scalars(select(Tenant.id))).one()
     began, number = monotonic(), 0
@@ -142,7 +142,7 @@ async def _floor() -> AsyncIterator[tuple[str, int]]:
 
 @asynccontextmanager
 async def _sessions(server: Server) -> AsyncIterator[Sessions]:
-    """Have connections to the server's database that are told from its own."""
+    """Open connections to the server's database under another application name."""
     url = EmbeddedPostgres(server.state_dir / "postgres").start()  # it runs, and is only found
     database = create_engine(f"{url}{'&' if '?' in url else '?'}application_name=benchmark")
     yield create_sessions(database)
@@ -150,7 +150,7 @@ async def _sessions(server: Server) -> AsyncIterator[Sessions]:
 
 
 async def _ask_and_read_nothing(server: Server) -> socket.socket:
-    """Ask for the stream over a connection with a small buffer."""
+    """Request the stream over a connection with a small buffer."""
     client = server.client
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -166,7 +166,7 @@ async def _ask_and_read_nothing(server: Server) -> socket.socket:
 
 
 async def _was_cut_off(connection: socket.socket) -> bool:
-    """Tell whether the other side has broken the connection, after what was on its way."""
+    """Return whether the other side has closed the connection after the buffered data."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(1):

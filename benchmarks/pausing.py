@@ -10,7 +10,7 @@ _ROUNDS = 40
 async def pause_and_resume(
     sandbox: AsyncSandbox, bare: BareRuntime, container: BareContainer
 ) -> Figure:
-    """Compare a pause and a connect by the SDK with `runc pause` and `runc resume`."""
+    """Compare a pause and a connect with the SDK with `runc pause` and `runc resume`."""
 
     async def ours() -> float:
         elapsed, _ = await timed(_rest(sandbox))

@@ -13,7 +13,7 @@ _FEW_JOBS = 500  # procrastinate claims one at a time
 
 
 async def queues() -> AsyncIterator[Figure]:
-    """Many jobs that do nothing, claimed and settled by our queue and by others on one PostgreSQL."""
+    """Compare queues on one PostgreSQL: many jobs that do nothing are claimed and acknowledged."""
     with running_postgres() as url:
         async with ours(url) as our, pgqueuer(url) as their:
             yield await _compare(our, their, name="pgqueuer", jobs=_JOBS)

@@ -1,4 +1,4 @@
-"""Commands through the server, whose output is stored."""
+"""Commands with stored output."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ _SECONDS = 6
 _MOST_ADDED_MB = 64
 _KEPT = 4 * 2**20
 _LOOK_SECONDS = 0.1
-# In a sandbox: so many MB per second in lines, and never more than that.
+# In a sandbox: writes lines at a fixed rate in MB/s.
 _FLOOD = f"""
 import os, time
 megabyte = (b"x" * 63 + b"\\n") * (10**6 // 64)
@@ -29,7 +29,7 @@ for number in range({_RATE_MB * _SECONDS}):
 
 
 async def command_recording() -> AsyncIterator[Figure]:
-    """Compare a command with one by the bare SDK, and see whether a flood of output is read as fast as it is written."""
+    """Compare a command with the bare SDK's, and check that a flood of output is read as fast as it is written."""
     async with started_engine() as engine, started_server(engine) as server:
         sandbox_id, sandbox = await server.create(), await engine.create()
 
@@ -61,8 +61,8 @@ async def _drain(server: Server, sandbox_id: str) -> AsyncIterator[Figure]:
         most = max(most, server.resident_mb())
     elapsed, ended = running.result()
     kept = f"/v1/sandboxes/{sandbox_id}/commands/{ended['id']}/output?stream=stdout&limit=1"
-    told = (await server.client.get(kept)).json()
-    size, cut = told["size"], told["cut"]
+    record = (await server.client.get(kept)).json()
+    size, cut = record["size"], record["cut"]
     took = f"{_RATE_MB * _SECONDS} MB of output at {_RATE_MB} MB/s"
     yield Figure(took, elapsed, "ms", target=1.1, floor=_SECONDS * 1000)
     yield Figure("the same, memory added", most - before, "MiB", target=_MOST_ADDED_MB)

@@ -6,7 +6,7 @@ _WIDTHS = (44, 12, 12, 8, 8)
 
 @dataclass(frozen=True)
 class Figure:
-    """Something measured, against the floor measured in the same run where there is one."""
+    """A measurement, with the floor of the same run if there is one."""
 
     name: str
     ours: float
@@ -16,7 +16,7 @@ class Figure:
 
     @property
     def judged(self) -> float:
-        """What the target is about: the ratio to the floor, or the figure itself."""
+        """The value compared with the target: the ratio to the floor, or the figure itself."""
         return self.ours if self.floor is None else self.ours / self.floor
 
     @property

@@ -19,7 +19,7 @@ _ROUNDS = 40
 _ASKED = 20
 _PAGE = 50
 _TENANT = "INSERT INTO tenants (id, name, max_running, max_queued) VALUES ('t', 'T', 100, 100)"
-# One in ten lives; all have been written long ago.
+# One in ten has not ended; all are old.
 _SANDBOXES = text(
     "INSERT INTO sandboxes (id, tenant_id, template, user_id, state, target, timeout, ended_at)"
     " SELECT lpad(n::text, 20, '0'), 't', 'base', 'u' || n % :users,"
@@ -29,7 +29,7 @@ _SANDBOXES = text(
 
 
 async def rows() -> AsyncIterator[Figure]:
-    """Ask the same of many rows as of few: one sandbox, a page of all, and a page of one user's."""
+    """Compare queries on many rows and on few: one sandbox, a page of all, a page of one user's."""
     with running_postgres() as url:
         async with _filled(url, _MANY) as many, _filled(url, _FEW) as few:
             p50, floor_p50 = await medians(
@@ -64,7 +64,7 @@ async def _filled(url: str, count: int) -> AsyncIterator[AsyncEngine]:
     await upgrade(engine)
     async with engine.begin() as transaction:
         await transaction.execute(text(_TENANT))
-        # A user has a hundred, however many there are.
+        # Each user has a hundred.
         await transaction.execute(_SANDBOXES, {"rows": count, "users": count // 100})
         await transaction.execute(text("ANALYZE sandboxes"))
     yield engine

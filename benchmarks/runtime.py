@@ -27,7 +27,7 @@ class BareContainer:
 
 
 class BareRuntime:
-    """The floor: what `runc` takes for the bundle of one of the engine's sandboxes."""
+    """The floor: the times of `runc` for the bundle of one of the engine's sandboxes."""
 
     def __init__(self, directory: Path, config: dict[str, Any], *, lower: str) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class BareRuntime:
         return container
 
     async def run_true(self, container: BareContainer) -> None:
-        """Run what the SDK's `commands.run("true")` comes down to."""
+        """Run the equivalent of the SDK's `commands.run("true")`."""
         await self._runc(
             *("exec", "--user", "1000:1000", "--cwd", "/home/user", "--env", "HOME=/home/user"),
             *(container.id, "/bin/bash", "-l", "-c", "true"),
@@ -64,7 +64,7 @@ class BareRuntime:
         del self._containers[container.id]
 
     async def close(self) -> None:
-        """Remove what is left."""
+        """Remove everything."""
         for container in list(self._containers.values()):
             await self.delete(container)
         shutil.rmtree(self._directory)
@@ -96,7 +96,7 @@ class BareRuntime:
 
 @asynccontextmanager
 async def bare_runtime(sandbox_directory: Path) -> AsyncIterator[BareRuntime]:
-    """Take the bundle of a running sandbox, with the namespaces it was given."""
+    """Read the bundle of a running sandbox, with its namespaces."""
     config = json.loads((sandbox_directory / "bundle" / "config.json").read_text())
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-floor-", dir="/var/tmp"))
     directory.chmod(0o711)  # the container's root, a stranger on the host, passes through it
@@ -108,7 +108,7 @@ async def bare_runtime(sandbox_directory: Path) -> AsyncIterator[BareRuntime]:
 
 
 def _lower_directories(sandbox_directory: Path) -> str:
-    """List what the sandbox's own overlay lies on, uppermost first."""
+    """List the lower directories of the sandbox's overlay, uppermost first."""
     record = json.loads((sandbox_directory / "record.json").read_text())
     engine_layer = sandbox_directory.parents[1] / "engine-layer"
     return ":".join(map(str, [engine_layer, *reversed(record["layers"])]))

@@ -22,7 +22,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Server:
-    """A server of the benchmark's own, with its client."""
+    """A server for one benchmark, with a client."""
 
     client: httpx.AsyncClient
     pid: int
@@ -41,17 +41,17 @@ class Server:
         (await self.client.get(f"/v1/sandboxes/{sandbox_id}")).raise_for_status()
 
     def cpu_seconds(self) -> float:
-        """Tell how long its processes have kept a core busy; the database is not among them."""
+        """Return the CPU time of its processes without the database."""
         return sum(cpu_seconds_of(pid) for pid in _tree(self.pid))
 
     def resident_mb(self) -> float:
-        """Tell how much memory its processes have; the database is not among them."""
+        """Return the memory of its processes without the database."""
         return sum(_resident(pid) for pid in _tree(self.pid)) / 2**20
 
 
 @asynccontextmanager
 async def started_server(engine: Engine | Stub) -> AsyncIterator[Server]:
-    """Start a server on a free port, whose sandboxes are the engine's; it is gone afterwards."""
+    """Start a server with the engine's sandboxes on a free port; it is removed afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=_VAR_TMP))
     directory.chmod(0o711)  # its account has to get through
     state_dir = directory / "state"

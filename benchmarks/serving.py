@@ -12,7 +12,7 @@ _AT_ONCE = 32
 
 
 async def requests() -> AsyncIterator[Figure]:
-    """Compare a create with one by the bare SDK, and see what it takes to say how a sandbox is."""
+    """Compare a create with the bare SDK's, and measure reads of a sandbox."""
     async with started_engine() as engine, started_server(engine) as server:
 
         async def ours() -> float:

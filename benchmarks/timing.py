@@ -18,11 +18,11 @@ async def timed(action: Awaitable[T]) -> tuple[float, T]:
 async def medians(
     ours: Callable[[], Awaitable[float]], floor: Callable[[], Awaitable[float]], *, rounds: int
 ) -> tuple[float, float]:
-    """Measure both by turns, so that what else the machine does hits both alike."""
+    """Measure both alternately, so that other load on the machine affects both equally."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for which in (0, 1) if number % 2 else (1, 0):
-            # What one left to do in the background is not the other's cost.
+            # Background work of one must not count for the other.
             await asyncio.sleep(_SETTLE_SECONDS)
             times[which].append(await (ours, floor)[which]())
     return median(times[0]), median(times[1])

@@ -18,7 +18,7 @@ _MOST_CALL_MS = 1000 / 300
 
 
 async def tools() -> AsyncIterator[Figure]:
-    """Compare the tool server of sandboxes with a bare one of the same library, whose one tool does nothing."""
+    """Compare the tool server of sandboxes with a minimal one of the same library."""
     start, floor = await medians(
         partial(_start, our_server), partial(_start, bare_server), rounds=_STARTS
     )
@@ -42,7 +42,7 @@ async def _start(server: Callable[[], AbstractAsyncContextManager[ToolServer]]) 
 
 
 async def _each(call: Callable[[], None]) -> float:
-    """Give the milliseconds of a call, one after the other over one session."""
+    """Return the milliseconds of sequential calls over one session."""
 
     def batch() -> float:
         begun = perf_counter()

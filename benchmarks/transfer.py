@@ -17,7 +17,7 @@ _GROWTH_MB = 100
 
 
 async def transfers() -> AsyncIterator[Figure]:
-    """Compare files of 1 GiB through the server with the same by the bare SDK, and see that the server stays small."""
+    """Compare transfers of 1 GiB through the server with the bare SDK's, and measure the server's memory."""
     async with started_engine() as engine, started_server(engine) as server:
         sandbox_id = await server.create()
         direct = await engine.create()
@@ -40,7 +40,7 @@ def _figure(name: str, ours: float, floor: float) -> Figure:
 async def _times(
     ours: Callable[[], Awaitable[None]], floor: Callable[[], Awaitable[None]]
 ) -> tuple[float, float]:
-    """Take the best of a few, in turns: what else the machine does makes each of them only slower."""
+    """Return the best of several alternating runs: other load on the machine only makes them slower."""
     best = [float("inf"), float("inf")]
     for _ in range(_ROUNDS):
         for which, work in enumerate((ours, floor)):
@@ -56,13 +56,13 @@ async def _parts() -> AsyncIterator[bytes]:
 
 
 async def _upload(sandbox: AsyncSandbox) -> None:
-    """Write it anew, as the server always does: over an old one the pages of that are used again."""
+    """Write a new file, as the server always does: overwriting would reuse the page cache."""
     await sandbox.files.remove("/home/user/large")
     await sandbox.files.write("/home/user/large", _parts())
 
 
 async def _download(sandbox: AsyncSandbox) -> None:
-    # Without this header the SDK asks for gzip, which costs the engine ten times the rest.
+    # Without this header the SDK requests gzip, which costs the engine ten times as much.
     url = f"{sandbox.envd_api_url}/files?path=/home/user/large"
     headers = Headers(list(sandbox.connection_config.sandbox_headers.items()))
     headers["accept-encoding"] = "identity"
@@ -70,7 +70,7 @@ async def _download(sandbox: AsyncSandbox) -> None:
 
 
 class _Through:
-    """The same by the server, over the client that the SDK uses."""
+    """The same through the server, with the HTTP client that the SDK uses."""
 
     def __init__(self, server: Server, sandbox_id: str) -> None:
         path = f"/v1/sandboxes/{sandbox_id}/files/content?path=large"
@@ -99,7 +99,7 @@ async def _read(request: Request, *, length: int = _GIB) -> None:
 
 
 class _Peak:
-    """The most memory that a server's processes take together while the block lasts."""
+    """Peak memory of a server's processes during the block."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -30,7 +30,7 @@ _AS_THE_CLIENTS_SEE_IT = (
 
 
 async def main() -> int:
-    """Run all and write the document; fails when anything that is there did not work."""
+    """Run all probes and write the document; fails if a supported method did not work."""
     only = sys.argv[1:]
     async with _ground() as environment:
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -51,7 +51,7 @@ async def main() -> int:
 
 @asynccontextmanager
 async def _ground() -> AsyncIterator[Mapping[str, str]]:
-    """Run an engine over TLS that clients find by its domain's names."""
+    """Run an engine with TLS under the names of its domain."""
     with tempfile.TemporaryDirectory(prefix="compatibility-") as directory:
         flags, port = _certified(Path(directory))
         names, _ = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -123,11 +123,13 @@ async def _findings(
         env=dict(environment),
         stdout=asyncio.subprocess.PIPE,
     )
-    told, _ = await process.communicate()
+    output, _ = await process.communicate()
     if process.returncode != 0:
         raise RuntimeError(f"the probes of {version} broke off")
     print(f"{version}: done", flush=True)
-    return [Finding(version, **json.loads(line)) for line in told.splitlines() if line[:1] == b"{"]
+    return [
+        Finding(version, **json.loads(line)) for line in output.splitlines() if line[:1] == b"{"
+    ]
 
 
 sys.exit(asyncio.run(main()))

@@ -1,4 +1,4 @@
-"""Installs versions of the SDKs, each into a directory of its own that is kept."""
+"""Installs versions of the SDKs, each into its own directory, which is kept."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ NODE = str(_NODE_JS / "bin/node")
 
 
 async def python(version: str) -> Path:
-    """Give the interpreter of an environment that has this version."""
+    """Return the interpreter of an environment with this version."""
     place = _CACHE / f"python-{version}"
     interpreter = place / "bin/python"
     if not (place / "ready").exists():
@@ -25,7 +25,7 @@ async def python(version: str) -> Path:
 
 
 async def javascript(version: str) -> Path:
-    """Give the module directory that has this version."""
+    """Return the module directory with this version."""
     place = _CACHE / f"javascript-{version}"
     if not (place / "node_modules/e2b/package.json").exists():
         place.mkdir(parents=True, exist_ok=True)

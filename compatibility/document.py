@@ -43,7 +43,7 @@ Snapshots, forks and pauses without memory keep files but not processes. E2B kee
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one method in one version of an SDK."""
+    """Result of one method in one version of an SDK."""
 
     version: str
     method: str
@@ -80,8 +80,12 @@ def _row(first: str, cells: Iterable[str]) -> str:
 
 
 def _refusals(findings: Sequence[Finding]) -> str:
-    told = {(one.method, one.detail) for one in findings if one.verdict == "not implemented"}
-    if not told:
+    missing = {
+        (finding.method, finding.detail)
+        for finding in findings
+        if finding.verdict == "not implemented"
+    }
+    if not missing:
         return ""
-    lines = [f"- `{method}`: {detail}" for method, detail in sorted(told)]
+    lines = [f"- `{method}`: {detail}" for method, detail in sorted(missing)]
     return "\n".join(["## Answers to what is not implemented", "", *lines, ""])

@@ -8,7 +8,7 @@ _TYPE_A = 1
 
 
 class Loopback(asyncio.DatagramProtocol):
-    """A DNS server that says of every name of one domain that it is this machine."""
+    """A DNS server that resolves every name of one domain to this machine."""
 
     def __init__(self, domain: str) -> None:
         self._suffix = b"".join(bytes([len(part)]) + part.encode() for part in domain.split("."))

@@ -1,4 +1,4 @@
-"""The SDKs that the engine is tried with: the installed one, and three older minor lines of each."""
+"""The tested SDKs: the installed version and three older minor versions of each."""
 
 from importlib.metadata import version
 

@@ -7,14 +7,14 @@ from sqlalchemy import Connection, text
 from sandbox_server.db.models import METADATA
 from sandbox_server.db.session import create_engine
 
-# Any number will do that every starter of this server takes and nobody else does.
+# Any number that only this server's migrations use.
 LOCK = 0x5A4DB0C5
 
 
 def migrate(connection: Connection) -> None:
     context.configure(connection=connection, target_metadata=METADATA)
     with context.begin_transaction():
-        # Before the version is read: who waited here finds the schema as the other left it.
+        # Before the version is read, so that a waiting start sees the upgraded schema.
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         context.run_migrations()
 
@@ -26,8 +26,8 @@ async def connect_and_migrate() -> None:
     await engine.dispose()
 
 
-given = context.config.attributes.get("connection")
-if given is not None:
-    migrate(given)
+connection = context.config.attributes.get("connection")
+if connection is not None:
+    migrate(connection)
 else:
     asyncio.run(connect_and_migrate())

@@ -1,4 +1,4 @@
-"""Writes what is generated from the API's description: docs/openapi.json and docs/api.md."""
+"""Generates docs/openapi.json and docs/api.md from the API's description."""
 
 from reference import document, snapshot
 

@@ -1,4 +1,4 @@
-"""What of a changed description breaks callers of the one before: /v1 grows only by addition."""
+"""Finds changes of the API's description that break existing callers: /v1 grows only by addition."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ Description = Mapping[str, Any]
 
 
 def breaks(before: Description, after: Description) -> Iterator[str]:
-    """Say what callers of `before` did or read that is not so in `after`."""
+    """List uses of `before` that `after` no longer allows."""
     for name, old in _operations(before).items():
         new = _operations(after).get(name)
         if new is None:
@@ -73,7 +73,7 @@ def _types(schema: Description) -> set[str]:
 
 
 def _used_by(description: Description, part: str) -> set[str]:
-    """Find the schemas that are named in a part of operations, and those that they name."""
+    """Collect the schemas used in a part of the operations, with the schemas that they use."""
     schemas = description["components"]["schemas"]
     found: set[str] = set()
     left = {

@@ -55,7 +55,7 @@ Described = Mapping[str, Any]
 
 
 def written() -> str:
-    """Write the document of the API as it is now."""
+    """Render the document of the current API."""
     examples = {example.operation: example for example in read_examples()}
     return render(snapshot.now(), examples, read_answers())
 
@@ -63,7 +63,7 @@ def written() -> str:
 def render(
     description: Described, examples: Mapping[str, Example], answers: Mapping[str, str]
 ) -> str:
-    """Write the document; `examples` and `answers` are by the names of operations."""
+    """Render the document; `examples` and `answers` are keyed by operation."""
     by_tag: defaultdict[str, list[tuple[str, Described]]] = defaultdict(list)
     operations = list(_operations(description))
     common = _common([operation for _, operation in operations])
@@ -108,7 +108,7 @@ def _contents(by_tag: Mapping[str, Iterable[tuple[str, Described]]]) -> str:
 
 
 def _common(operations: Iterable[Described]) -> set[tuple[int, str]]:
-    """Find what all operations that take a key may answer."""
+    """Collect the errors that all authenticated operations share."""
     keyed = [set(_codes(one)) for one in operations if one["security"]]
     return set.intersection(*keyed) | {(403, "scope-missing"), (422, "validation-failed")}
 
@@ -147,12 +147,12 @@ def _parameters(parameters: Iterable[Described]) -> Iterator[str]:
         if each["in"] == _IN_PATH or each["name"] in _PAGED:
             continue
         facts = [each["in"], _type(each["schema"]), *_bounds(each["schema"])]
-        said = each.get("description") or _description(each["schema"])
-        yield f"- `{each['name']}` ({', '.join(facts)}){said and f': {said}'}"
+        text = each.get("description") or _description(each["schema"])
+        yield f"- `{each['name']}` ({', '.join(facts)}){text and f': {text}'}"
 
 
 def _description(schema: Described) -> str:
-    """Find what is said of a field, or of its type where it may be null too."""
+    """Find the description of a field, or of its type if it is nullable."""
     kinds = schema.get("anyOf", ())
     found = (each["description"] for each in (schema, *kinds) if "description" in each)
     return str(next(found, ""))
@@ -167,7 +167,7 @@ def _bounds(schema: Described) -> Iterator[str]:
 
 
 def _answers(operation: Described) -> str:
-    told = []
+    entries = []
     for status, response in operation["responses"].items():
         if "$ref" in response:
             continue
@@ -175,8 +175,8 @@ def _answers(operation: Described) -> str:
             f"`{media_type}`" if _is_plain(content) else _type(content["schema"])
             for media_type, content in response.get("content", {}).items()
         )
-        told.append(" ".join([status, " or ".join(kinds)]).strip())
-    return ", ".join(told)
+        entries.append(" ".join([status, " or ".join(kinds)]).strip())
+    return ", ".join(entries)
 
 
 def _is_plain(content: Described) -> bool:
@@ -184,7 +184,7 @@ def _is_plain(content: Described) -> bool:
 
 
 def _type(schema: Described) -> str:
-    """Name a type as people do, with a link to what is described below."""
+    """Name a type in plain words, with a link to its description below."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -231,8 +231,8 @@ def _of_schema(name: str, schema: Described) -> Iterator[str]:
     yield "| field | type | |\n|---|---|---|"
     for field, of in fields.items():
         facts = [*_bounds(of), *(["required"] if is_given and field in required else [])]
-        said = f"{_description(of)} ({', '.join(facts)})" if facts else _description(of)
-        yield _row(f"`{field}`", _type(of), said)
+        text = f"{_description(of)} ({', '.join(facts)})" if facts else _description(of)
+        yield _row(f"`{field}`", _type(of), text)
     yield ""
 
 

@@ -19,7 +19,7 @@ _MORE = "…"
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A call of an operation by curl, in a shell with the variables that earlier examples kept."""
+    """A call of an operation with curl, in a shell with the variables of earlier examples."""
 
     operation: str
     curl: str
@@ -27,7 +27,7 @@ class Example:
     before: str = ""
     """Preparation that the document does not show."""
     stand_in_for: str = ""
-    """What a test program replaces in the sandbox; empty if the real thing answers."""
+    """The part that a test program replaces in the sandbox; empty if nothing is replaced."""
     show: tuple[str, ...] = ()
     """Fields of the answer that the document shows; empty for the first ten."""
     keep: dict[str, str] = field(default_factory=dict)
@@ -57,45 +57,45 @@ def shape_of(answer: str, *, show: Sequence[str] = ()) -> Any:
     """Reduce an answer to its kind and its field names."""
     shown = _shown(answer, show)
     try:
-        told = json.loads(shown)
+        document = json.loads(shown)
     except ValueError:
         return "text" if shown else "nothing"
-    return sorted(told) if isinstance(told, dict) else type(told).__name__
+    return sorted(document) if isinstance(document, dict) else type(document).__name__
 
 
 def _shown(answer: str, show: Sequence[str]) -> str:
     open_text = re.sub(r"\b(sb[a-z]_)[A-Za-z0-9_-]{20,}", rf"\1{_MORE}", answer)
     try:
-        told = json.loads(open_text)
+        document = json.loads(open_text)
     except ValueError:
         lines = open_text.splitlines()
         more = [_MORE] if len(lines) > _MOST_LINES else []
         return "\n".join(
             [*(_short(line, _LONGEST_TEXT * 2) for line in lines[:_MOST_LINES]), *more]
         )
-    if isinstance(told, dict):
-        told = {name: told[name] for name in show} | {_MORE: _MORE} if show else told
-    shortened = _shortened(told)
+    if isinstance(document, dict):
+        document = {name: document[name] for name in show} | {_MORE: _MORE} if show else document
+    shortened = _shortened(document)
     if not isinstance(shortened, dict):
         return json.dumps(shortened, ensure_ascii=False)
     fields = (f"  {_in_line(name)}: {_in_line(each)}" for name, each in shortened.items())
     return "{\n" + ",\n".join(fields) + "\n}"
 
 
-def _in_line(told: Any) -> str:
-    return json.dumps(told, ensure_ascii=False)
+def _in_line(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False)
 
 
-def _shortened(told: Any, depth: int = 0) -> Any:
-    if isinstance(told, dict):
-        if depth > 1 and told:
+def _shortened(document: Any, depth: int = 0) -> Any:
+    if isinstance(document, dict):
+        if depth > 1 and document:
             return {_MORE: _MORE}
         most = _MOST_FIELDS if depth else 2 * _MOST_FIELDS
-        kept = {name: _shortened(each, depth + 1) for name, each in list(told.items())[:most]}
-        return kept | ({_MORE: _MORE} if len(told) > most else {})
-    if isinstance(told, list):
-        return [_shortened(each, depth) for each in told[:1]] + [_MORE] * (len(told) > 1)
-    return _short(told, _LONGEST_TEXT) if isinstance(told, str) else told
+        kept = {name: _shortened(each, depth + 1) for name, each in list(document.items())[:most]}
+        return kept | ({_MORE: _MORE} if len(document) > most else {})
+    if isinstance(document, list):
+        return [_shortened(each, depth) for each in document[:1]] + [_MORE] * (len(document) > 1)
+    return _short(document, _LONGEST_TEXT) if isinstance(document, str) else document
 
 
 def _short(text: str, longest: int) -> str:

@@ -1,4 +1,4 @@
-"""The API's description as it is in the repository."""
+"""The API's description in the repository."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def read() -> dict[str, Any]:
 
 
 def now() -> dict[str, Any]:
-    """Describe the API as it is in the code."""
+    """Generate the API's description from the code."""
     return describe()
 
 

@@ -1,5 +1,5 @@
-# What a sandbox for agents has: builds on E2B, on the engine and with Docker. The context is the repository's root.
-# Steps that change seldom come first, what is only in some templates later, our own last.
+# Template of sandboxes for agents; builds on E2B, on the engine and with Docker. The context is the repository's root.
+# Rarely changed steps come first, steps of some templates later, our own files last.
 FROM debian:12
 
 ENV LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive
@@ -80,7 +80,7 @@ RUN [ "$WITH_AGENTS" = 0 ] || { \
             --loglevel error \
         && rm -rf /tmp/* /root/.npm /root/.cache; \
     }
-# What is pinned stays so: Claude Code, Copilot.
+# Keep the pinned versions: Claude Code, Copilot.
 ENV DISABLE_AUTOUPDATER=1 COPILOT_AUTO_UPDATE=false
 
 COPY docker/sandbox /opt/sandbox

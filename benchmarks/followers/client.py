@@ -1,4 +1,4 @@
-"""Follows a stream many times over from a process of its own: `python -m benchmarks.followers.client URL COUNT`.
+"""Follows a stream over many connections in one process: `python -m benchmarks.followers.client URL COUNT`.
 
 Says `following` when all streams are open. When its input ends it says how long events took, and what was lost.
 """
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-# The instant at which it was written is what each event gives as its reason.
+# Each event's reason contains the time at which it was written.
 _EVENT = re.compile(rb'id: (\d+)\ndata: [^\n]*?"reason":"([0-9.]+)"')
 
 
 class Follower(asyncio.Protocol):
-    """One connection that looks at no more of what it receives than it has to."""
+    """One connection that parses no more than necessary."""
 
     def __init__(self, head: bytes, latencies: Counter[int], opened: asyncio.Queue[None]) -> None:
         self.last = 0

@@ -13,12 +13,12 @@ _PROCESSES = 2
 
 @dataclass(frozen=True)
 class Crowd:
-    """Many who follow one stream, from processes of their own."""
+    """Many followers of one stream, in several processes."""
 
     processes: list[Process]
 
     async def leave(self) -> "Experience":
-        """Have all stop following; gives how it was for them."""
+        """Stop all followers and return their measurements."""
         told = [await _leave(process) for process in self.processes]
         latencies: Counter[int] = Counter()
         for one in told:
@@ -33,7 +33,7 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Experience:
-    """How long events took to come, by whole milliseconds; and what went wrong."""
+    """Latencies of events by whole milliseconds, and errors."""
 
     latencies_ms: Counter[int]
     received: int
@@ -51,7 +51,7 @@ class Experience:
 
 @asynccontextmanager
 async def following(url: str, *, key: str, count: int) -> AsyncIterator[Crowd]:
-    """Have so many follow the stream at a URL."""
+    """Start this many followers of the stream at a URL."""
     async with AsyncExitStack() as stack:
         started = [
             await stack.enter_async_context(_client(url, key, count // _PROCESSES))

@@ -1,4 +1,4 @@
-"""The least that it takes: a bare Starlette app that sends the same bytes to as many followers, and stores nothing."""
+"""The floor: a Starlette app that sends the same bytes to as many followers and stores nothing."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ _PACE_SECONDS = 0.07  # of our feeds, for as many followers
 
 
 class Broadcast:
-    """Hands what has gathered to all who follow, at a pace."""
+    """Sends gathered events to all followers at a fixed interval."""
 
     def __init__(self, *, per_second: int) -> None:
         self._per_second = per_second

@@ -2,5 +2,5 @@ from collections.abc import Awaitable, Callable
 
 AT_ONCE = 256
 
-# Enqueues so many jobs that do nothing, and gives the milliseconds it takes to carry them out.
+# Enqueues this many jobs that do nothing, and returns the milliseconds until all are done.
 Drain = Callable[[int], Awaitable[float]]

@@ -15,7 +15,7 @@ _KIND = "nothing"
 
 @asynccontextmanager
 async def pgqueuer(url: str) -> AsyncIterator[Drain]:
-    """Run pgqueuer's: each job is claimed in a batch, moved to a log, and gone."""
+    """Run pgqueuer: jobs are claimed in batches, moved to a log and removed."""
     connection = await asyncpg.connect(url)
     driver = AsyncpgDriver(connection)
     queries = Queries(driver)
@@ -38,7 +38,7 @@ async def pgqueuer(url: str) -> AsyncIterator[Drain]:
 
 @asynccontextmanager
 async def procrastinate(url: str) -> AsyncIterator[Drain]:
-    """Run procrastinate's: each job is claimed by itself, and marked as done."""
+    """Run procrastinate: each job is claimed alone and marked as done."""
     app = App(connector=PsycopgConnector(conninfo=url))
 
     @app.task(name=_KIND)

@@ -19,7 +19,7 @@ _KIND = "nothing"
 
 @asynccontextmanager
 async def ours(url: str) -> AsyncIterator[Drain]:
-    """Run our queue: each job is leased, postponed by an hour, and stays."""
+    """Run our queue: each job is leased, postponed by an hour and kept."""
     engine = create_engine(url)
     await upgrade(engine)
     sessions = create_sessions(engine)

@@ -11,7 +11,7 @@ _VAR_TMP = "/var/tmp"  # noqa: S108 - not in memory, as /tmp may be
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """Run a PostgreSQL as the server has it, on an empty directory, and give its URL."""
+    """Run the server's PostgreSQL on an empty directory; yields its URL."""
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=_VAR_TMP))
     directory.chmod(0o711)  # its account has to get through
     postgres = EmbeddedPostgres(directory / "postgres")

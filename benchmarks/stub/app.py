@@ -1,4 +1,4 @@
-"""The part of E2B's API that the server's lifecycle uses, answered at once from memory."""
+"""The part of E2B's API that the server's lifecycle uses, answered immediately from memory."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -48,7 +48,7 @@ class _Calls:
     async def list_all(self, request: Request) -> Response:
         query = request.query_params
         states = frozenset(query["state"].split(",")) if query.get("state") else _STATES
-        # Encoded once as a whole and, by the SDK, once more in each part.
+        # Encoded as a whole, and each part again by the SDK.
         labels = dict(parse_qsl(unquote_plus(query.get("metadata", ""))))
         found = self._sandboxes.list_all(labels=labels, states=states)
         first, limit = int(query.get("nextToken") or 0), int(query.get("limit") or 100)
@@ -98,12 +98,12 @@ class _Calls:
         return Response(status_code=204)
 
     async def health(self, request: Request) -> Response:
-        """Answer for the sandbox's own server, as it would be reached through the provider."""
+        """Answer as a server in the sandbox, reached through the provider."""
         sandbox = self._sandboxes.find(request.headers.get("E2b-Sandbox-Id", ""))
         return Response(status_code=502 if sandbox is None or sandbox.paused else 204)
 
     async def arrivals(self, request: Request) -> Response:
-        """Tell when each sandbox was first asked for this; no provider has that."""
+        """Return when each sandbox first got this call; a route that no provider has."""
         return _answer(self._sandboxes.arrivals.get(request.path_params["act"], {}))
 
 

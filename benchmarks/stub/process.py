@@ -14,7 +14,7 @@ from sandbox_server.providers.protocol.provider import Endpoint
 
 @dataclass(frozen=True)
 class Stub:
-    """A provider that has no sandboxes and answers as if, in a process of its own."""
+    """A provider without real sandboxes, in a process of its own."""
 
     url: str
     api_key: str = API_KEY
@@ -29,7 +29,7 @@ class Stub:
         )
 
     async def arrivals(self, act: str) -> dict[str, float]:
-        """Tell when each sandbox was first asked for this, by the clock of this machine."""
+        """Return when each sandbox first got this call, by this machine's clock."""
         async with httpx.AsyncClient(base_url=self.url, trust_env=False) as client:
             answer = await client.get(f"/arrivals/{act}", timeout=60)
         arrivals: dict[str, float] = answer.json()

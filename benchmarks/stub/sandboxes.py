@@ -1,4 +1,4 @@
-"""Sandboxes that exist only in the memory of a provider that is none."""
+"""Sandboxes that exist only in the memory of a stub provider."""
 
 import time
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class StubSandbox:
         self.ends_at = max(self.ends_at, time.time() + seconds)
 
     def wire(self) -> dict[str, Any]:
-        """Say what E2B says of a sandbox, in a list or alone."""
+        """Return E2B's representation of a sandbox."""
         return {
             **self.access(),
             "state": "paused" if self.paused else "running",
@@ -47,7 +47,7 @@ class StubSandbox:
 
 
 class StubSandboxes:
-    """All sandboxes, in the order of their making; time that is up is noticed when they are asked for."""
+    """All sandboxes in the order of creation; timeouts are applied on access."""
 
     def __init__(self) -> None:
         self._sandboxes: dict[str, StubSandbox] = {}
@@ -87,7 +87,7 @@ class StubSandboxes:
         self._sandboxes.pop(sandbox.id, None)
 
     def note(self, act: str, sandbox_id: str) -> None:
-        """Keep when a sandbox was first asked for this."""
+        """Record when a sandbox first got this call."""
         self.arrivals.setdefault(act, {}).setdefault(sandbox_id, time.time())
 
     def _lives(self, sandbox: StubSandbox) -> bool:

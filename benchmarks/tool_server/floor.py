@@ -1,4 +1,4 @@
-"""The least that it takes: a bare fastmcp server whose one tool does nothing."""
+"""The floor: a fastmcp server with one tool that does nothing."""
 
 import sys
 

@@ -18,7 +18,7 @@ _LOOK_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class ToolServer:
-    """A server of tools in a process of its own."""
+    """A tool server in a process of its own."""
 
     pid: int
     port: int
@@ -33,7 +33,7 @@ class ToolServer:
 
 @asynccontextmanager
 async def our_server() -> AsyncIterator[ToolServer]:
-    """Start the one of sandboxes, with all its tools and a small file `a.txt` in its workspace."""
+    """Start the tool server of sandboxes, with all tools and a small file `a.txt` in its workspace."""
     with tempfile.TemporaryDirectory(prefix="sandbox-bench-tools-") as directory:
         settings = Path(directory, "tools.json")
         settings.write_text(json.dumps({"token": TOKEN}))
@@ -53,7 +53,7 @@ async def bare_server() -> AsyncIterator[ToolServer]:
 
 @asynccontextmanager
 async def _started(*module: str) -> AsyncIterator[ToolServer]:
-    """Start it on a free port, and take the time until it has told that it is well."""
+    """Start it on a free port, and measure the time until it reports that it is healthy."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     start = perf_counter()

@@ -14,7 +14,7 @@ _HEADERS = {
 
 
 class Session:
-    """A client of MCP that does no more than it must, so that it is the server that is measured."""
+    """A minimal MCP client, so that mostly the server is measured."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
@@ -26,10 +26,10 @@ class Session:
         self._send({"method": "notifications/initialized"})
 
     def call(self, tool: str, **arguments: str) -> None:
-        """Call a tool, and see that it has done what it was asked to."""
+        """Call a tool and check its result."""
         called = {"name": tool, "arguments": arguments}
-        _, told = self._send({"id": 1, "method": "tools/call", "params": called})
-        assert b'"result":{"content":[{' in told and b'"isError":true' not in told, told  # noqa: PT018
+        _, answer = self._send({"id": 1, "method": "tools/call", "params": called})
+        assert b'"result":{"content":[{' in answer and b'"isError":true' not in answer, answer  # noqa: PT018
 
     def _send(self, message: dict[str, Any]) -> tuple[HTTPResponse, bytes]:
         body = json.dumps({"jsonrpc": "2.0"} | message)

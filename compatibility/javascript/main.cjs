@@ -1,4 +1,4 @@
-// Tries the SDK that NODE_PATH leads to; words are beginnings of methods to try.
+// Tries the SDK in NODE_PATH; arguments are prefixes of methods to try.
 const { runAll } = require("./harness.cjs");
 const { publicMethods } = require("./methods.cjs");
 

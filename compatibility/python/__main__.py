@@ -1,4 +1,4 @@
-"""Tries the installed SDK, `blocking` or `async`; further words are beginnings of methods to try."""
+"""Tries the installed SDK, `blocking` or `async`; further arguments are prefixes of methods to try."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ _AREAS = ("sandboxes", "snapshots", "files", "commands", "git", "templates", "vo
 
 
 def main(mode: str, *beginnings: str) -> None:
-    """Print what came of each public method."""
+    """Print the result of each public method."""
     for area in _AREAS:
         __import__(f"probe_{area}")
     is_async = mode == "async"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-# What envd answers to a client that forgets the sandbox's token, as some methods of old ones do.
+# envd's answer to a request without the sandbox's token, which some methods of old SDKs omit.
 NO_TOKEN = re.compile("unauthorized access, please provide a valid access token")
 NOT_IMPLEMENTED = re.compile(r"\b501: .+ is not implemented by this engine", re.DOTALL)
 
 
 @dataclass
 class Kit:
-    """One way to use the SDK: blocking or asynchronous, with what probes share."""
+    """One variant of the SDK, blocking or asynchronous, with fixtures of the probes."""
 
     e2b: ModuleType
     is_async: bool
@@ -26,12 +26,12 @@ class Kit:
     _shared: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        """Get a class of the SDK in this way's variant."""
+        """Return a class of the SDK in this variant."""
         prefix = "Async" if self.is_async else ""
         return getattr(self.e2b, prefix + name)
 
     async def __call__(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Call a method, whichever way it answers."""
+        """Call a method of either variant."""
         result = function(*arguments, **named)
         return await result if inspect.isawaitable(result) else result
 
@@ -43,14 +43,14 @@ class Kit:
         return sandbox
 
     async def shared(self) -> Any:
-        """Get the sandbox for what leaves no traces."""
+        """Return the shared sandbox, for probes without side effects."""
         if self._shared is None:
             create = getattr(self.Sandbox, "create", self.Sandbox)
             self._shared = await self(create, timeout=900)
         return self._shared
 
     async def clean(self) -> None:
-        """Kill what the last probe made."""
+        """Kill the sandboxes of the last probe."""
         while self.made:
             with suppress(Exception):
                 await self(self.made.pop().kill)
@@ -70,7 +70,7 @@ class SdkRefusal(Exception):
 
 @contextmanager
 def expected_refusal(kit: Kit, reason: str, finding: type[Exception]) -> Iterator[None]:
-    """Turn a BuildException whose text matches `reason` into the finding; let all others pass."""
+    """Turn a BuildException whose text matches `reason` into the finding; others are reraised."""
     try:
         yield
     except kit.e2b.BuildException as error:
@@ -87,7 +87,7 @@ PROBES: dict[str, Probe] = {}
 
 
 def probe(*methods: str) -> Callable[[Probe], Probe]:
-    """Have the function show whether these methods work: `Class.method`."""
+    """Register the function as the probe of these methods: `Class.method`."""
 
     def register(function: Probe) -> Probe:
         for method in methods:
@@ -99,7 +99,7 @@ def probe(*methods: str) -> Callable[[Probe], Probe]:
 
 
 async def run_all(kit: Kit, public: set[str]) -> None:
-    """Run the probe of every public method and print what came of each."""
+    """Run the probe of every public method and print the results."""
     known: dict[Probe, tuple[str, str]] = {}
     for method in sorted(public):
         function = PROBES.get(method)
@@ -123,7 +123,7 @@ async def _run(kit: Kit, function: Probe) -> tuple[str, str]:
 
 
 def verdict_of(error: Exception) -> tuple[str, str]:
-    """Judge what ended a probe: only an expected refusal is anything but a failure."""
+    """Classify the exception of a probe: everything but an expected refusal is a failure."""
     text = str(error)
     if isinstance(error, Unreachable):
         return "unreachable", text

@@ -12,7 +12,7 @@ _PAGINATORS = ("SandboxPaginator", "SnapshotPaginator", "SecretPaginator")
 
 
 def public_methods(e2b: ModuleType, *, is_async: bool) -> set[str]:
-    """List them as `Class.method`, in the names of the blocking variant."""
+    """List them as `Class.method`, named as in the blocking variant."""
     prefix = "Async" if is_async else ""
     found = set[str]()
     for name in (*_CLASSES, *_HANDLES, *_PAGINATORS):

@@ -8,7 +8,7 @@ from probe_sandboxes import until
 
 
 async def cat(kit: Kit) -> tuple[Any, Any]:
-    """Start a command that says again what it is told."""
+    """Start a command that echoes its input."""
     commands = (await kit.shared()).commands
     options = {"stdin": True} if "stdin" in signature(commands.run).parameters else {}
     return commands, await kit(commands.run, "cat", background=True, **options)

@@ -6,7 +6,7 @@ from harness import Kit, probe
 
 
 async def place(kit: Kit) -> tuple[Any, str]:
-    """Give the shared sandbox's files and a directory of the probe's own."""
+    """Return the shared sandbox's files and a new directory."""
     files = (await kit.shared()).files
     directory = f"/home/user/{secrets.token_hex(4)}"
     await kit(files.make_dir, directory)
@@ -24,8 +24,8 @@ async def write_and_read(kit: Kit) -> None:
 @probe("files.write_files")
 async def write_files(kit: Kit) -> None:
     files, directory = await place(kit)
-    given = [{"path": f"{directory}/{name}", "data": name} for name in "ab"]
-    await kit(files.write_files, given)
+    entries = [{"path": f"{directory}/{name}", "data": name} for name in "ab"]
+    await kit(files.write_files, entries)
     assert await kit(files.read, f"{directory}/b") == "b"
 
 

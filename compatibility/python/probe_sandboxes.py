@@ -10,7 +10,7 @@ UNKNOWN = "i0000000000000000000"
 
 
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     async with asyncio.timeout(60):
         while not (result := await condition()):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
@@ -20,8 +20,8 @@ async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
 @probe("Sandbox.create")
 async def create(kit: Kit) -> None:
     sandbox = await kit.sandbox(metadata={"of": "probe"}, envs={"GREETING": "hello"})
-    said = await kit(sandbox.commands.run, "echo $GREETING from $(id -un)")
-    assert said.stdout == "hello from user\n"
+    result = await kit(sandbox.commands.run, "echo $GREETING from $(id -un)")
+    assert result.stdout == "hello from user\n"
 
 
 @probe("Sandbox.connect")

@@ -9,7 +9,7 @@ from harness import Kit, SdkRefusal, Unreachable, expected_refusal, probe
 
 
 async def build(kit: Kit, template: Any) -> str:
-    """Build a template and give its name."""
+    """Build a template and return its name."""
     name = f"probe-{secrets.token_hex(4)}"
     await kit(kit.Template.build, template, name)
     return name
@@ -69,7 +69,7 @@ async def from_dockerfile(kit: Kit) -> None:
 
 
 def _of_packages(kind: str, *arguments: str) -> Callable[[Kit], Any]:
-    """Make the probe of a base that the engine makes of packages."""
+    """Create the probe of a base that the engine builds from packages."""
 
     async def probe_base(kit: Kit) -> None:
         template = getattr(kit.Template(), f"from_{kind}_image")(*arguments)
@@ -93,7 +93,7 @@ NO_CONNECTION = r"dial tcp|connection refused|i/o timeout|does not answer"
 
 
 def _from_elsewhere(method: str, registry: str, *arguments: Any) -> Callable[[Kit], Any]:
-    """Make the probe of a base that only its registry has: the engine must name the registry."""
+    """Create the probe of a base that only its registry has: the engine must name the registry."""
 
     async def probe_base(kit: Kit) -> None:
         template = getattr(kit.Template(), method)(*arguments)
@@ -117,7 +117,7 @@ for _cloud, *_credentials in (
 
 
 def _step(script: str, make: Callable[[Any], Any], told: str) -> Callable[[Kit], Any]:
-    """Make the probe of a step: what a sandbox of the template says then."""
+    """Create the probe of a step: compare the output of a command in a sandbox of the template."""
 
     async def probe_step(kit: Kit) -> None:
         template = make(kit.Template().from_template("base"))
@@ -191,7 +191,7 @@ async def bun_install(kit: Kit) -> None:
 
 
 def _of_another_base(reason: str, make: Callable[[Any], Any]) -> Callable[[Kit], Any]:
-    """Make the probe of a step that the SDK itself allows on one of E2B's own templates alone."""
+    """Create the probe of a step that the SDK allows only on E2B's own templates."""
 
     async def probe_step(kit: Kit) -> None:
         with expected_refusal(kit, reason, SdkRefusal):

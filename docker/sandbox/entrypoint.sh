@@ -27,7 +27,7 @@ versions() {
 memory_limit() {
     for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
         limit=$(cat "$file" 2>/dev/null) || continue
-        # Both have a way to say that there is none: "max", or a number near 2^63.
+        # Without a limit the file contains "max", or a number near 2^63.
         case $limit in *[!0-9]* | ????????????????*) ;; *) echo $((limit >> 20)); return ;; esac
     done
     free -m | awk '/^Mem/ { print $2 }'

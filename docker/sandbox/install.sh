@@ -1,5 +1,5 @@
 #!/bin/sh
-# The last step of templates/e2b.Dockerfile: put what was copied to its place.
+# The last step of templates/e2b.Dockerfile: install the copied files.
 set -eu
 cd /opt/sandbox
 
@@ -11,7 +11,7 @@ echo /opt/sandbox/lib >"$packages/sandbox_tools.pth"
 printf '#!/opt/sandbox/venv/bin/python\nimport sys\n\nfrom sandbox_tools.cli import main\n\nsys.exit(main())\n' \
     >/usr/local/bin/sandbox-tools
 chmod 755 /usr/local/bin/sandbox-tools
-# `user` could not keep what Python compiles, and each start would compile again.
+# Compile now: `user` cannot write here, and each start would compile again.
 venv/bin/python -m compileall -q lib
 
 [ ! -f mcp.json ] || install -m 644 mcp.json /etc/sandbox/mcp.json

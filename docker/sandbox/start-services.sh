@@ -47,7 +47,7 @@ has_session() { tmux_services has-session -t "=$1" 2>/dev/null; }
 start() {
     for service in $services logs; do
         if [ "$service" = logs ] || is_installed "$service"; then
-            # Another who starts them at the same time may be first.
+            # A concurrent start may be first.
             has_session "$service" ||
                 tmux_services new-session -d -s "$service" -c / "$0" --run "$service" "$PWD" 2>/dev/null ||
                 has_session "$service" || failed=1
@@ -82,7 +82,7 @@ serve_tools() { exec sandbox-tools serve --workspace "$directory"; }
 
 serve_agent_server() { exec sandbox-tools serve-agents --workspace "$directory"; }
 
-# The file of settings is replaced, so its directory is watched; what is missed is found half a minute later.
+# The settings file is replaced, so its directory is watched. A missed change is found within 30 seconds.
 watch_settings() {
     {
         inotifywait -qq -t 30 -e create,moved_to,delete,close_write "$settings"
@@ -91,7 +91,7 @@ watch_settings() {
     change=$!
 }
 
-# For terminals: services are started before anybody has said what the sandbox's environment is to be.
+# For terminals: services start before the sandbox's environment is known.
 export_envs() {
     eval "$(jq -r '.envs // {} | to_entries[] | select(.key | test("^[A-Za-z_][A-Za-z_0-9]*$"))
         | "export \(.key)=\(.value | @sh)"' "$settings/tools.json")"
@@ -99,7 +99,7 @@ export_envs() {
 
 # shellcheck disable=SC2317 # called by its name
 serve_code_server() {
-    # Watched before it is read, so that no change is between the two.
+    # Watched before it is read, so that no change is missed.
     watch_settings
     until password=$(sandbox-tools setting password); do
         wait "$change"
@@ -122,7 +122,7 @@ serve_code_server() {
 
 say() { echo "$(date -u +%FT%TZ) start-services: $*"; }
 
-# Start a service again whenever it ends, after a pause that grows with each that did not last.
+# Restart a service whenever it ends; the pause grows while it keeps failing.
 keep_running() { # SERVICE
     pause=1
     while :; do
@@ -136,7 +136,7 @@ keep_running() { # SERVICE
     done
 }
 
-# Logs are appended to by whoever has them open, so they are emptied and not moved.
+# Services keep their logs open for appending, so logs are truncated and not moved.
 bound_logs() {
     while :; do
         find "$logs" -maxdepth 1 -name '*.log' -size "$most_log" 2>/dev/null | while read -r log; do
@@ -150,7 +150,7 @@ run() { # SERVICE DIRECTORY
     directory=$2
     unset TMUX TMUX_PANE
     [ "$1" != logs ] || bound_logs
-    # Both the session and the log get to see what it says.
+    # Output goes to the session and to the log.
     keep_running "$1" > >(exec tee -a "$logs/$1.log") 2>&1
 }
 
