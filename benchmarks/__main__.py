@@ -18,6 +18,7 @@ from benchmarks.runtime import bare_runtime
 from benchmarks.serving import requests
 from benchmarks.tooling import tools
 from benchmarks.transfer import transfers
+from benchmarks.webhooks import webhooks
 
 
 async def sandboxes() -> AsyncIterator[Figure]:
@@ -55,6 +56,7 @@ PARTS = {
     "deadlines": deadlines,
     "rows": rows,
     "tools": tools,
+    "webhooks": webhooks,
 }
 
 

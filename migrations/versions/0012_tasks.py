@@ -335,6 +335,7 @@ def upgrade() -> None:
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("payload", DOCUMENT, server_default=sa.text("'{}'"), nullable=False),
         sa.Column("result", DOCUMENT, server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("attempted_at", INSTANT),
         sa.Column("done_at", INSTANT),
         sa.Column("error", sa.Text()),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
@@ -375,6 +376,9 @@ def upgrade() -> None:
         sa.Column("checks", sa.Text()),
         sa.Column("provider_updated_at", INSTANT, nullable=False),
         sa.Column("validator", sa.Text()),
+        sa.Column("checks_validator", sa.Text()),
+        sa.Column("green_at", INSTANT),
+        sa.Column("remarks_at", INSTANT),
         sa.Column("looked_at", INSTANT, server_default=NOW, nullable=False),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
         sa.CheckConstraint(

@@ -60,8 +60,7 @@ def build_git_services(
     service_config: ServiceConfigWriter,
 ) -> GitServices:
     credentials = ForgeCredentials(forges).mint
-    directory = settings.mirror_dir or settings.state_dir / "mirrors"
-    mirrors = Mirrors(directory, credentials, limit=settings.mirror_gb * 2**30)
+    mirrors = Mirrors(settings.mirrors, credentials, limit=settings.mirror_gb * 2**30)
     scratch = TaskRepositories(mirrors)
     access = GitAccess(
         sessions, vault, {one.name: one.api_key.get_secret_value() for one in settings.backends}

@@ -267,6 +267,11 @@ class Settings(BaseSettings):
         return self.public_url or f"http://localhost:{self.port}"
 
     @property
+    def mirrors(self) -> Path:
+        """The directory of the repositories' mirrors."""
+        return self.mirror_dir or self.state_dir / "mirrors"
+
+    @property
     def stop_timeout(self) -> timedelta:
         return timedelta(seconds=self.stop_timeout_s)
 

@@ -5,17 +5,26 @@ from dataclasses import dataclass
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.tasks.stages import Stage
+from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
 from sandbox_server.git.work import SandboxWork
 from sandbox_server.git_services import GitServices
-from sandbox_server.jobs.kinds import TASK, TASK_SAVE
+from sandbox_server.jobs.kinds import (
+    FORGE_WRITES,
+    PULL_REQUEST,
+    TASK,
+    TASK_SAVE,
+    WEBHOOK_DELIVERY,
+)
 from sandbox_server.jobs.worker import Handler
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tasks.automatic_saves import IntervalSaves
+from sandbox_server.tasks.following.follower import PullRequestFollower
 from sandbox_server.tasks.history import TaskHistory
+from sandbox_server.tasks.outbox import OutboxWorker
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.after_run import AfterRun
@@ -33,6 +42,7 @@ from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.waiting import Waiting
 from sandbox_server.tasks.stages.work import Step
 from sandbox_server.tasks.transitions import TaskTransitions
+from sandbox_server.tasks.triggers.worker import DeliveryWorker
 from sandbox_server.vault import Vault
 
 
@@ -57,10 +67,19 @@ class TaskServices:
     history: TaskHistory
     reconciler: TaskReconciler
     interval_saves: IntervalSaves
+    follower: PullRequestFollower
+    outbox: OutboxWorker
+    deliveries: DeliveryWorker
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        return {TASK: self.reconciler.reconcile, TASK_SAVE: self.interval_saves.work}
+        return {
+            TASK: self.reconciler.reconcile,
+            TASK_SAVE: self.interval_saves.work,
+            PULL_REQUEST: self.follower.work,
+            FORGE_WRITES: self.outbox.work,
+            WEBHOOK_DELIVERY: self.deliveries.work,
+        }
 
 
 def build_saves(sessions: Sessions, vault: Vault) -> TaskSaves:
@@ -104,6 +123,11 @@ def build_task_services(parts: TaskParts) -> TaskServices:
         ),
         reconciler=TaskReconciler(sessions, runs, steps, ending),
         interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),
+        follower=PullRequestFollower(sessions, forges, tasks),
+        outbox=OutboxWorker(sessions, forges),
+        deliveries=DeliveryWorker(
+            sessions, Deliveries(sessions, forges), forges, parts.repositories, tasks
+        ),
     )
 
 

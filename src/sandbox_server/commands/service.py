@@ -1,6 +1,5 @@
-import asyncio
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 
 from sandbox_server.commands.recording_repository import RecordingRepository
@@ -8,7 +7,12 @@ from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.repository import CommandRepository
 from sandbox_server.commands.requests import to_columns, to_process
 from sandbox_server.commands.terminal_repository import TerminalRepository
-from sandbox_server.commands.waiting import CallerWaits
+from sandbox_server.commands.waiting import (
+    ENDED_STATES,
+    STARTED_STATES,
+    CommandWaiter,
+    wait_for_event,
+)
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions, without_transaction
@@ -49,10 +53,7 @@ MAX_PER_TENANT = 2500
 """Maximum concurrent commands of a tenant. The engine opens four files for each, and at most 20,000 for all tenants."""
 
 _ALL_KINDS = frozenset(CommandKind)
-_ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
-_POLL_INTERVAL_S = 2.0
 _MAX_RECORDS = 1000
-_RECONNECT_TIMEOUT = timedelta(seconds=5)
 
 
 class Commands:
@@ -74,7 +75,7 @@ class Commands:
         self._log_notifications = log_notifications
         self._max_per_sandbox = max_per_sandbox
         self._max_per_tenant = max_per_tenant
-        self._waits = CallerWaits()
+        self._waiter = CommandWaiter(sessions, recordings, log_notifications)
 
     async def start(
         self,
@@ -98,16 +99,16 @@ class Commands:
         if isinstance(row, str):
             return await self._wait_started(caller, sandbox_id, row, wait=wait)
         recording = self._recordings.begin(row, used, to_process(command_id, request))
-        await _wait_for(recording.started, wait)
+        await wait_for_event(recording.started, wait)
         return row
 
     async def wait_ended(self, command: Command, *, wait: timedelta) -> Command:
         """Return the command once it has ended, or as it is when the wait is over."""
-        return await self._wait_until(command, _ENDED_STATES, wait=wait)
+        return await self._waiter.wait_until(command, ENDED_STATES, wait=wait)
 
     def end_waits(self) -> None:
         """End all waits, because the server is about to stop."""
-        self._waits.end()
+        self._waiter.end()
 
     async def get(
         self,
@@ -251,37 +252,7 @@ class Commands:
         self, caller: Caller, sandbox_id: str, command_id: str, *, wait: timedelta
     ) -> Command:
         row = await self.get(caller, sandbox_id, command_id)
-        started = frozenset(CommandState) - {CommandState.STARTING}
-        return await self._wait_until(row, started, wait=wait)
-
-    async def _wait_until(
-        self, command: Command, states: Collection[CommandState], *, wait: timedelta
-    ) -> Command:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait.total_seconds()
-        recording = self._recordings.find(command.id)
-        if recording is not None:
-            ended = states is _ENDED_STATES
-            await self._waits.wait_for(recording.finished if ended else recording.started, wait)
-            command = recording.row
-        with self._log_notifications.follow(f"command/{command.id}") as log_grew:
-            while command.state not in states and (left := self._seconds_left(until)) > 0:
-                row = await self._read(command)
-                if row is None or row.state in states:
-                    return row or command
-                command = row
-                await self._waits.wait_for(log_grew, timedelta(seconds=min(left, _POLL_INTERVAL_S)))
-                log_grew.clear()
-        return command
-
-    def _seconds_left(self, until: float) -> float:
-        return 0 if self._waits.have_ended else until - asyncio.get_running_loop().time()
-
-    async def _read(self, command: Command) -> Command | None:
-        async with without_transaction(self._sessions) as session:
-            return await CommandRepository(session).find(
-                command.id, sandbox_id=command.sandbox_id, tenant_id=command.tenant_id
-            )
+        return await self._waiter.wait_until(row, STARTED_STATES, wait=wait)
 
     def _require_room(self, caller: Caller, sandbox_id: str) -> None:
         if self._recordings.count(sandbox_id) >= self._max_per_sandbox:
@@ -297,18 +268,8 @@ class Commands:
             raise CommandNotRunning(row.state)
         with self._log_notifications.follow(f"command/{command_id}") as log_grew:
             used = await self._controller.use(caller, sandbox_id)
-            await self._wait_connected(command_id, log_grew, woken=used.woken)
+            await self._waiter.wait_connected(command_id, log_grew, woken=used.woken)
         return row, used.backend.processes(used.access)
-
-    async def _wait_connected(
-        self, command_id: str, log_grew: asyncio.Event, *, woken: bool
-    ) -> None:
-        """Wait until the recorder has reconnected to the command, so that no output is lost."""
-        recording = self._recordings.find(command_id)
-        if recording is not None:
-            await _wait_for(recording.connected, _RECONNECT_TIMEOUT)
-        elif woken:
-            await _wait_for(log_grew, _RECONNECT_TIMEOUT)
 
 
 @contextmanager
@@ -317,9 +278,3 @@ def _report_ended() -> Iterator[None]:
         yield
     except ProcessGone:
         raise CommandNotRunning("gone") from None
-
-
-async def _wait_for(event: asyncio.Event, wait: timedelta) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(wait.total_seconds()):
-            await event.wait()

@@ -2,6 +2,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sandbox_server.db.models import WebhookDelivery
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidRequest
@@ -38,11 +39,10 @@ class Deliveries:
         if not 0 < len(delivery.id) <= _LONGEST_ID:
             raise InvalidRequest(f"A delivery has an id of at most {_LONGEST_ID} characters.")
         fresh, digest = new_id(), hashlib.sha256(body).digest()
-        async with self._sessions.begin() as session:
+        async with without_transaction(self._sessions) as session:
             deliveries = DeliveryRepository(session)
             stored = body if len(body) <= _LARGEST_STORED else None
             if await deliveries.add(fresh, forge_id, delivery, digest=digest, body=stored):
-                await JobRepository(session).due(WEBHOOK_DELIVERY, fresh)
                 return Receipt(fresh, is_new=True)
             known = await deliveries.find_same(forge_id, delivery.id, digest=digest)
         return Receipt(known or fresh, is_new=False)
@@ -64,3 +64,21 @@ class Deliveries:
             await JobRepository(session).due(WEBHOOK_DELIVERY, row.id)
             await session.flush()
             return await deliveries.get_entry(delivery_id, tenant_id=caller.tenant_id)
+
+    async def find_open(self, delivery_id: str) -> WebhookDelivery | None:
+        """Find a delivery that is not processed yet; for workers."""
+        async with without_transaction(self._sessions) as session:
+            row = await DeliveryRepository(session).find(delivery_id)
+        return row if row is not None and row.done_at is None else None
+
+    async def note(self, delivery_id: str, outcome: str) -> None:
+        """Record what a delivery waits for."""
+        async with self._sessions.begin() as session:
+            await DeliveryRepository(session).note(delivery_id, outcome)
+
+    async def finish(self, delivery_id: str, outcome: str | None) -> None:
+        """Record what came of a delivery, and remove its job."""
+        async with self._sessions.begin() as session:
+            if outcome is not None:
+                await DeliveryRepository(session).finish(delivery_id, outcome)
+            await JobRepository(session).remove(WEBHOOK_DELIVERY, delivery_id)

@@ -1,7 +1,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from sqlalchemy import Select, and_, func, select, update
+from sqlalchemy import Select, and_, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -10,8 +11,11 @@ from sandbox_server.domain.errors import DeliveryNotFound
 from sandbox_server.domain.errors.storable_text import storable
 from sandbox_server.domain.tasks.forges import Delivery
 from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
+from sandbox_server.jobs.statements import LOOK_AHEAD
 
 _LONGEST = 500
+_DUE_AFTER = LOOK_AHEAD + timedelta(milliseconds=500)
+"""Schedulers poll for jobs as late as this, so the commit needs no notification, which would serialize the commits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ class DeliveryRepository:
         digest: bytes,
         body: bytes | None,
     ) -> bool:
-        """Store a delivery; returns False if it, or one with the same body, was stored before."""
+        """Store a delivery with its job; returns False if it, or one with the same body, was stored before.
+
+        It is one statement, which commits by itself: four round trips less for each webhook.
+        """
         added = insert(WebhookDelivery).values(
             id=delivery_id,
             forge_id=forge_id,
@@ -53,8 +60,14 @@ class DeliveryRepository:
             actor_is_bot=delivery.actor_is_bot,
             body=body,
         )
-        made = added.on_conflict_do_nothing().returning(WebhookDelivery.id)
-        return await self._session.scalar(made) is not None
+        made = (
+            added.on_conflict_do_nothing()
+            .returning(WebhookDelivery.id, WebhookDelivery.received_at)
+            .cte("made")
+        )
+        due = select(literal(WEBHOOK_DELIVERY), made.c.id, made.c.received_at + _DUE_AFTER)
+        job = insert(Job).from_select(["kind", "subject", "run_at"], due).returning(Job.id)
+        return await self._session.scalar(job) is not None
 
     async def find_same(self, forge_id: str, delivery_id: str, *, digest: bytes) -> str | None:
         """Find the delivery that was stored before."""
@@ -96,6 +109,14 @@ class DeliveryRepository:
             query = query.where(WebhookDelivery.id < before)
         found = await self._session.execute(query.order_by(WebhookDelivery.id.desc()).limit(limit))
         return [DeliveryEntry(*row) for row in found]
+
+    async def note(self, delivery_id: str, outcome: str) -> None:
+        """Record what a delivery waits for."""
+        await self._session.execute(
+            update(WebhookDelivery)
+            .where(WebhookDelivery.id == delivery_id)
+            .values(outcome=_short(outcome))
+        )
 
     async def finish(self, delivery_id: str, outcome: str) -> None:
         """Record what came of a delivery."""

@@ -15,7 +15,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import CredentialFacts, Delivery, ForgeAuth, ForgeKind
 from sandbox_server.forges.adapter import ForgeAdapter
-from sandbox_server.forges.adapters import AdapterFactory
+from sandbox_server.forges.adapters import AdapterFactory, read_delivery
 from sandbox_server.forges.connection.budgets import WRITE_INTERVAL, Budgets
 from sandbox_server.forges.connection.client import ForgeClient
 from sandbox_server.forges.connection.token_store import TokenStore
@@ -146,7 +146,7 @@ class Forges:
         if row.webhook_secret_sealed is None:
             raise SignatureRefused(f"The forge {row.name!r} has no webhook secret.")
         secret = open_webhook_secret(self._vault, row.id, row.webhook_secret_sealed)
-        return self._adapter_of(row).read_delivery(headers, body, secret)
+        return read_delivery(row, headers, body, secret)
 
     async def close(self) -> None:
         await self._client.close()

@@ -43,12 +43,8 @@ class RepositoryRows:
         return (await self._session.scalars(found.order_by(Repository.id))).all()
 
     async def find_external(self, forge_id: str, external_id: str) -> Repository | None:
-        """Find a repository by its id at the forge, and lock it; it may be removed."""
-        return await self._session.scalar(
-            select(Repository)
-            .where(Repository.forge_id == forge_id, Repository.external_id == external_id)
-            .with_for_update()
-        )
+        """Find a repository by its id at the forge; it may be removed."""
+        return await self._session.scalar(_known_as(forge_id, external_id))
 
     async def list_page(
         self, tenant_id: str, *, full_name: str | None, limit: int, before: str | None
@@ -84,7 +80,8 @@ class RepositoryRows:
             **columns_of(facts),
         )
         await self._session.execute(added.on_conflict_do_nothing())
-        found = await self.find_external(forge.id, facts.external_id)
+        locked = _known_as(forge.id, facts.external_id).with_for_update()
+        found = await self._session.scalar(locked)
         assert found is not None
         return found
 
@@ -96,6 +93,12 @@ class RepositoryRows:
         if row is None:
             raise RepositoryNotFound(repository_id)
         return row
+
+
+def _known_as(forge_id: str, external_id: str) -> Select[Repository]:
+    return select(Repository).where(
+        Repository.forge_id == forge_id, Repository.external_id == external_id
+    )
 
 
 def _of(tenant_id: str) -> Select[Repository]:

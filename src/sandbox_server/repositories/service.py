@@ -30,9 +30,11 @@ _PAUSED_BY_USER = "Paused by request."
 
 
 class ForgeDirectory(Protocol):
-    """What repositories use of the forges."""
+    """The forges, as features above them use them."""
 
     async def get(self, caller: Caller, name: str) -> Forge: ...
+
+    async def find_row(self, forge_id: str) -> Forge | None: ...
 
     async def adapter(self, forge_id: str) -> ForgeAdapter: ...
 
@@ -186,13 +188,16 @@ class Repositories:
         self, forge_id: str, external_id: str, *, full_name: str | None
     ) -> Repository | None:
         """Find the repository that a delivery is about, and follow a change of its name."""
-        async with self._sessions.begin() as session:
+        async with without_transaction(self._sessions) as session:
             row = await RepositoryRows(session).find_external(forge_id, external_id)
-            if row is None or row.removed_at is not None:
-                return None
-            if full_name is not None and row.full_name != full_name:
-                row.url = row.url.replace(row.full_name, full_name)
-                row.full_name = full_name
+        if row is None or row.removed_at is not None:
+            return None
+        if full_name is None or row.full_name == full_name:
+            return row
+        async with self._sessions.begin() as session:
+            row = await RepositoryRows(session).get(row.id, tenant_id=row.tenant_id)
+            row.url = row.url.replace(row.full_name, full_name)
+            row.full_name = full_name
         return row
 
     async def pause_triggers(self, repository_id: str, *, reason: str) -> None:

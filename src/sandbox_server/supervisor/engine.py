@@ -1,7 +1,5 @@
 """Starts and stops the engine on this machine. Only this part of the server runs as root."""
 
-import hashlib
-import json
 import os
 import random
 import select
@@ -10,18 +8,23 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from sandbox_server.domain.templates import AGENT
+from sandbox_server.supervisor.engine_note import (
+    HOST,
+    NOTE,
+    EngineAddress,
+    EngineNote,
+    EngineNoteFile,
+)
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.process_handle import ProcessHandle, ProcessIdentity
 from sandbox_server.supervisor.state_directory import write_private
 
-HOST = "127.0.0.1"
-NOTE = "engine.json"
 GIT_SERVER = "git-server"
 UNUSABLE = 78  # the engine's status for unmet requirements (EX_CONFIG)
 
@@ -43,38 +46,6 @@ class HasDescriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineAddress:
-    """Address and API key of an engine."""
-
-    port: int
-    api_key: str = field(repr=False)
-
-    @property
-    def url(self) -> str:
-        return f"http://{HOST}:{self.port}"
-
-    @property
-    def identity(self) -> str:
-        """Identify this engine at any address, without revealing its key."""
-        return hashlib.sha256(b"engine identity" + self.api_key.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineNote:
-    """Record of an engine for later guards."""
-
-    pid: int
-    began: str
-    port: int
-    log_at: int  # offset of its first message in the log
-    ready: bool = False
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        return ProcessIdentity(self.pid, self.began)
-
-
 class LocalEngine:
     """The engine of a directory. It runs in its own session and outlives the process that started it.
 
@@ -84,6 +55,7 @@ class LocalEngine:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._notes = EngineNoteFile(directory / NOTE)
         self._process: ProcessHandle | None = None
         self._is_provisional = False
         self._confirmation: int | None = None  # our end of the engine's standard input
@@ -95,11 +67,11 @@ class LocalEngine:
     @property
     def address(self) -> EngineAddress:
         key = (self._directory / "api.key").read_text().strip()
-        return EngineAddress(port=self._note().port, api_key=key)
+        return EngineAddress(port=self._notes.read().port, api_key=key)
 
     def find_running(self) -> EngineAddress | None:
         """Return the address of a running engine, also if another process guards it."""
-        note = self.find_note()
+        note = self._notes.find()
         found = None if note is None else ProcessHandle.find(note.identity)
         if note is None or found is None:
             return None
@@ -149,7 +121,7 @@ class LocalEngine:
 
     def start_again(self) -> None:
         """Restart it at the same address, which its users know."""
-        self._process = self._find() or self._start(self._note().port)
+        self._process = self._find() or self._start(self._notes.read().port)
 
     def wait_until_ready(self, *, starter: HasDescriptor | None = None) -> None:
         """Wait until it listens, and show its messages: it may have to build an image.
@@ -167,7 +139,7 @@ class LocalEngine:
 
     def _watch_start(self, starter: HasDescriptor | None) -> str | None:
         """Raise the reason if it ended before it listened."""
-        note = self._note()
+        note = self._notes.read()
         with self.log.open(errors="replace") as log:
             log.seek(note.log_at)
             output = ""
@@ -180,7 +152,7 @@ class LocalEngine:
                 _show(new)
                 if starter is not None and select.select([starter], [], [], 0)[0]:
                     raise CannotServe("The server ended before its engine was ready.")
-        self._write_note(replace(note, ready=True))
+        self._notes.write(replace(note, ready=True))
         return None
 
     def has_ended(self, patience: timedelta) -> bool:
@@ -207,13 +179,10 @@ class LocalEngine:
 
     def find_note(self) -> EngineNote | None:
         """Return the record of the last engine."""
-        try:
-            return self._note()
-        except FileNotFoundError:
-            return None
+        return self._notes.find()
 
     def _find(self) -> ProcessHandle | None:
-        note = self.find_note()
+        note = self._notes.find()
         return None if note is None else ProcessHandle.find(note.identity)
 
     @property
@@ -257,7 +226,7 @@ class LocalEngine:
             os.close(stdin)
         started.returncode = 0  # reaped through its pidfd, or by its new parent
         identity = ProcessIdentity.of(started.pid)
-        self._write_note(EngineNote(**asdict(identity), port=port, log_at=log_at))
+        self._notes.write(EngineNote(**asdict(identity), port=port, log_at=log_at))
         return ProcessHandle(identity, os.pidfd_open(started.pid))
 
     def _open_stdin(self) -> int:
@@ -274,15 +243,9 @@ class LocalEngine:
             *(["--provisional"] if self._is_provisional else []),
         ]
 
-    def _note(self) -> EngineNote:
-        return EngineNote(**json.loads((self._directory / NOTE).read_text()))
-
-    def _write_note(self, note: EngineNote) -> None:
-        write_private(self._directory / NOTE, json.dumps(asdict(note)))
-
     def _choose_port(self) -> int:
         """Keep the last port: it is part of the sandboxes' addresses."""
-        note = self.find_note()
+        note = self._notes.find()
         if note is not None and _is_free(note.port):
             return note.port
         # Random: concurrent starts mostly choose different ports.

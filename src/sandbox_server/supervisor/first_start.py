@@ -17,7 +17,7 @@ from sandbox_server.domain.access import Scope
 from sandbox_server.domain.ids import new_id
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.database import opened
-from sandbox_server.supervisor.engine import EngineAddress
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.providers import LOCAL
 from sandbox_server.supervisor.state_directory import write_private

@@ -6,7 +6,8 @@ from pydantic import SecretStr
 
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
-from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 
 LOCAL = "local"

@@ -18,9 +18,10 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import uvloop
@@ -29,7 +30,8 @@ from pydantic import SecretStr
 from sandbox_server.db.account import Account
 from sandbox_server.db.embedded import ACCOUNT, EmbeddedPostgres
 from sandbox_server.settings import Settings, forget_variables
-from sandbox_server.supervisor.engine import EngineAddress, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.first_start import get_ready, prepare_database
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
 from sandbox_server.supervisor.guard_channel import GuardChannel, make_guard_channel
@@ -93,6 +95,7 @@ def _serve_as_account(start: _Start) -> int:
     if (refused := try_programs(account)) != 0:
         return refused
     settings = start.settings
+    _provide_mirrors(settings.mirrors, account)
     with _database(settings) as prepared, _engine(start) as engine:
         address = None if engine is None else engine.address
         work = _work(start, prepared, engine=address)
@@ -114,6 +117,15 @@ def _serve_as_account(start: _Start) -> int:
             _, status = os.waitpid(server, 0)
     ended = os.waitstatus_to_exitcode(status)
     return ended if ended >= 0 else 128 - ended
+
+
+def _provide_mirrors(directory: Path, account: Account) -> None:
+    """Create the directory of mirrors, since the account may not write to the state directory."""
+    directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    if directory.lstat().st_uid == os.geteuid():  # created now, or by a start that died here
+        account.own(directory)
 
 
 def _close_parents(guards: GuardChannel, engine: LocalEngine | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandbox_server.supervisor.engine import EngineAddress
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.guard import EngineGuard, engine_of
 from sandbox_server.supervisor.guard_channel import GuardChannel

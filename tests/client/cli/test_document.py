@@ -11,6 +11,7 @@ DOCUMENT = REPOSITORY / "docs/sbx.md"
 
 
 @pytest.mark.needs_engine
+@pytest.mark.slow  # starts sbx for each command of the page; the tests beside it have each command
 def test_sbx_document__examples_work(server, variables, tmp_path):
     script = "".join(block.code for block in to_run(blocks_of(DOCUMENT)))
     (tmp_path / "key.txt").write_text(f"{server.admin_key}\n")

@@ -84,7 +84,9 @@ def test_completion__bash_completes_subcommands_and_sandbox_names(tmp_path):
     assert done.stdout == "pause\nwebsite\n"
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
+@pytest.mark.parametrize(
+    "shell", ["zsh", *(pytest.param(one, marks=pytest.mark.slow) for one in ("fish", "tcsh"))]
+)
 def test_completion__other_shells_complete_sandbox_names(shell):
     assert "sbx ls --names" in run("completion", shell).stdout
 

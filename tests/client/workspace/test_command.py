@@ -55,6 +55,7 @@ async def test_workspace_pull__copies_changes_from_the_sandbox(start, run, proje
     assert (project / "app.py").read_text() == "theirs\n"
 
 
+@pytest.mark.slow  # `test_workspace` has it without the command
 async def test_workspace_start__watch_synchronizes_both_directions(start, project):
     with start("--watch") as person:
         person.see("$ ")

@@ -178,6 +178,7 @@ async def test_command__outputs_of_concurrent_commands_do_not_mix(table):
         assert (output, ended.exit_code) == (b"%d\n" % number, number)
 
 
+@pytest.mark.slow  # hundreds of commands
 async def test_command__hundreds_of_short_commands_leave_nothing_behind(container, keeper, table):
     await run(table, bash("true"))
     await keeper.run(["true"])  # by then it has forgotten the command

@@ -195,6 +195,7 @@ async def test_http_server__endless_head_times_out(monkeypatch):
             assert await asyncio.wait_for(exchange(port, start), 5) == b""
 
 
+@pytest.mark.slow  # loads the machine
 async def test_http_server__three_hundred_clients_are_served():
     async with serving(hello) as port:
         answers = await asyncio.gather(*(exchange(port, CLOSING) for _ in range(300)))

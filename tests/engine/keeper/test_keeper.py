@@ -154,6 +154,7 @@ async def test_keeper__unused_keeper_ends(run_dir):
     assert not (run_dir / "keeper.sock").exists()
 
 
+@pytest.mark.slow  # waits until a keeper ends
 async def test_keeper__keeper_with_children_stays(run_dir):
     keeper = await Keeper.connect(run_dir)
     left = await keeper.run(["sh", "-c", "sleep 30 >/dev/null & echo $!"])
@@ -180,6 +181,7 @@ async def test_keeper__only_root_can_connect(keeper, run_dir):
     assert (await keeper.run(["true"])).returncode == 0
 
 
+@pytest.mark.slow  # waits until a keeper ends
 async def test_keeper__removed_directory_does_not_affect_the_next_keeper(run_dir):
     first = await Keeper.connect(run_dir)
     await first.close()

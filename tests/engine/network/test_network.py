@@ -170,6 +170,7 @@ async def test_network__connection_table_cannot_be_filled(network, beyond):
     assert arrived == 2048
 
 
+@pytest.mark.slow  # two hundred networks
 async def test_network__two_hundred_links_leave_nothing_behind(place):
     async with place.network(pool_size=4) as network:
         links = await asyncio.gather(

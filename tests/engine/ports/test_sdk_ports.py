@@ -125,6 +125,7 @@ async def test_ports__large_bodies_use_constant_memory(browse, engine, serving):
     assert (told["received"], received) == (str(64 * MIB), 64 * MIB)
 
 
+@pytest.mark.slow  # loads the machine
 async def test_ports__many_clients_and_ports_are_served(browse, serving):
     async def ask(number):
         async with browse(serving, 8000 + number % 3) as client:

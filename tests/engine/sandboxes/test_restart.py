@@ -132,6 +132,7 @@ async def test_engine_restart__paused_sandbox_keeps_its_memory(mortal_engine, su
     assert "sleep 1000" in (await survivor.commands.run("ps ax")).stdout
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_engine_restart__dead_processes_resume_from_files(mortal_engine, survivor):
     await survivor.files.write("kept", "on disk")
     pid = host_pid(mortal_engine, survivor)

@@ -34,6 +34,7 @@ async def source(mortal_engine):
     await sandbox.kill()
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_snapshot__last_fork_leaves_nothing(mortal_engine):
     before = await leftovers.settled(mortal_engine)
     source = await AsyncSandbox.create(timeout=120, **mortal_engine.options)

@@ -84,6 +84,7 @@ async def test_fork__eight_forks_have_all_earlier_writes(sandbox):
     await asyncio.gather(*(fork(number) for number in range(8)))
 
 
+@pytest.mark.slow  # loads the machine
 async def test_fork__races_with_pauses_kills_and_commands(options):
     async def contend(sandbox):
         await asyncio.gather(

@@ -20,6 +20,7 @@ def engine():
         yield engine
 
 
+@pytest.mark.slow  # a crash needs an engine of its own
 async def test_template__templates_and_tags_survive_a_crash(engine, options, name):
     template = AsyncTemplate().from_base_image().run_cmd("echo kept > ~/file")
     built = await AsyncTemplate.build(template, f"{name}:v1", tags=["default"], **options)
@@ -46,7 +47,7 @@ async def begin(name, options):
     return built
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("stop", marks=pytest.mark.slow)])
 async def test_template__build_fails_when_the_engine_ends(engine, options, name, end):
     built = await begin(name, options)
     getattr(engine, end)()

@@ -235,6 +235,7 @@ async def ends_in(server, command, text):
 
 
 @pytest.mark.needs_engine
+@pytest.mark.slow  # a crash in a flood
 async def test_server_crash__another_server_continues_the_log_of_a_flood(engine, database_url):
     variables = variables_of(engine, database_url) | {"SANDBOX_SERVER_LEASE_S": "2"}
     with (

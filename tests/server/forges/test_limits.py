@@ -3,18 +3,20 @@
 import asyncio
 import itertools
 import logging
+import ssl
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import trustme
 from sqlalchemy import select, update
 
 from sandbox_server.db.models import ForgeBudget
 from sandbox_server.domain.errors import ForgeHostNotAllowed, ForgeLimited, ForgeUnavailable
-from sandbox_server.domain.tasks.forges import ForgeAuth, ForgeKind
+from sandbox_server.domain.tasks.forges import CheckFacts, ForgeAuth, ForgeKind
 from sandbox_server.forges.connection.answers import Limits, pause_after
 from sandbox_server.forges.service import ForgeDefinition
-from tests.server.forges.support.scripted_server import Reply
+from tests.server.forges.support.scripted_server import Reply, scripted_server
 
 TOKEN = "github_pat_never_to_be_seen"
 REPOSITORY = {"id": 1, "full_name": "acme/widgets", "default_branch": "main"}
@@ -57,6 +59,18 @@ def reach(scripted, make_forges, caller, table):
 def _pause(told):
     assert told.value.retry_after is not None
     return told.value.retry_after
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """Run another host with TLS, which the server trusts."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    with scripted_server(tls) as server:
+        yield server
 
 
 async def _pass_time(sessions, duration):
@@ -253,6 +267,19 @@ async def test_requests__the_credential_is_not_sent_to_another_host(reach, table
     with pytest.raises(ForgeUnavailable, match="unsafe address"):
         await adapter.find_repository("acme/old")
     assert inbox.sent == []
+
+
+async def test_requests__a_log_at_another_host_is_read_without_the_credential(
+    reach, table, elsewhere
+):
+    _, adapter, repository = await reach()
+    elsewhere.script = lambda _: Reply(body=b"line\n" * 1000 + b"the end")
+    log = Reply(status=302, headers={"Location": f"{elsewhere.url}/logs/7?sig=x"})
+    table["GET", "/repos/acme/widgets/actions/jobs/7/logs"] = log
+    check = CheckFacts(external_id="7", name="unit", origin="job", is_done=True)
+    assert await adapter.read_check_log(repository, check, max_bytes=7) == b"the end"
+    assert [each.path for each in elsewhere.sent] == ["/logs/7"]
+    assert TOKEN not in str(elsewhere.sent[0].headers)
 
 
 async def test_requests__a_write_is_not_redirected(reach, scripted, table):

@@ -76,6 +76,7 @@ async def send(admin):
     return send
 
 
+@pytest.mark.slow  # exhaustive: each value for each parameter
 async def test_request_validation__no_parameter_value_causes_a_server_error(send, operations):
     failed = []
     for operation in operations:

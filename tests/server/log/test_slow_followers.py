@@ -86,6 +86,7 @@ async def read_until_reset(connection):
     return received
 
 
+@pytest.mark.slow  # fills a socket for seconds
 async def test_slow_follower__is_disconnected_and_resumes_where_it_was(
     reader, port, key, append_events
 ):

@@ -48,6 +48,7 @@ async def start_vite(sandbox: AsyncSandbox, vite: bytes) -> None:
     await until(is_ready, timeout=60)
 
 
+@pytest.mark.slow  # installs Vite from npm
 async def test_vite__hot_reload_works_through_the_proxy(outside, vite):
     async with (
         new_sandbox(outside) as sandbox_id,

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.models import Job, Task
+from sandbox_server.db.models import Job
 from sandbox_server.domain.errors import (
     ForgeResourceNotFound,
     IdempotencyMismatch,
@@ -13,7 +13,6 @@ from sandbox_server.domain.errors import (
     RepositoryInUse,
     RepositoryNotFound,
 )
-from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.jobs.kinds import REPOSITORY
 from sandbox_server.repositories.facts import facts_of
@@ -25,6 +24,7 @@ from tests.server.support.memory_forge import (
     add_tenant,
     widgets,
 )
+from tests.server.support.task_rows import add_task
 
 NOTHING = RepositoryChanges()
 
@@ -155,18 +155,7 @@ async def test_other_tenants_do_not_see_it(repositories, caller, sessions):
 
 async def test_a_repository_with_open_tasks_is_not_removed(repositories, caller, sessions):
     row = (await add(repositories, caller)).row
-    async with sessions.begin() as session:
-        session.add(
-            Task(
-                id=new_id(),
-                tenant_id=caller.tenant_id,
-                repository_id=row.id,
-                title="t",
-                instructions="i",
-                source="text",
-                base_ref="main",
-            )
-        )
+    await add_task(sessions, row, stage="queued")
     with pytest.raises(RepositoryInUse):
         await repositories.remove(caller, row.id)
     assert (await repositories.get(caller, row.id)).row.removed_at is None

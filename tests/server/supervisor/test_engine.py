@@ -9,7 +9,8 @@ import httpx
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.supervisor.engine import NOTE, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import NOTE
 from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests.engine.polling import until
 from tests.server.support.server_process import server_process
@@ -114,6 +115,7 @@ async def test_engine__is_restarted_with_its_state_after_it_died(started):
     assert started.stop() == 0
 
 
+@pytest.mark.slow  # one more start with an engine
 def test_engine__a_stop_ends_it(started):
     assert started.stop() == 0
     assert engine_of(started) is None

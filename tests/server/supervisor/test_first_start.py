@@ -4,7 +4,7 @@ from pydantic import SecretStr
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.domain.state import State
 from sandbox_server.settings import Settings
-from sandbox_server.supervisor.engine import EngineAddress
+from sandbox_server.supervisor.engine_note import EngineAddress
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.first_start import get_ready
 from tests.server.support.sandbox_rows import add, backend, read, sandbox, tenant

@@ -48,6 +48,14 @@ def test_privileges__the_database_runs_as_the_servers_account(running):
 
 
 @as_root
+def test_privileges__the_servers_account_may_write_mirrors(running):
+    (serving,) = running.children
+    mirrors = (running.state_dir / "mirrors").stat()
+    assert str(mirrors.st_uid) == status_of(serving, "Uid")[0]
+    assert mirrors.st_mode & 0o777 == 0o700
+
+
+@as_root
 def test_serve__no_part_of_a_killed_server_holds_its_port(started):
     (pid,) = started.children
     serving = ProcessHandle.find(ProcessIdentity.of(pid))
@@ -86,7 +94,13 @@ def test_stop__leaves_no_process(started):
     assert not (started.state_dir / "postgres" / "data" / "postmaster.pid").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_stop__at_each_stop_signal(started, number):
     os.kill(started.pid, number)
     assert started.wait() == 0

@@ -43,6 +43,7 @@ async def test_stop__a_running_request_is_answered(started, ask):
     assert await asyncio.to_thread(started.wait) == 0
 
 
+@pytest.mark.slow  # one more start
 async def test_stop__new_connections_are_refused(started, ask):
     await ask(wait=3)
     os.kill(started.pid, signal.SIGTERM)
@@ -50,6 +51,7 @@ async def test_stop__new_connections_are_refused(started, ask):
     assert await asyncio.to_thread(started.wait) == 0
 
 
+@pytest.mark.slow  # one more start
 async def test_stop__a_second_signal_ends_it_at_once(started, ask):
     asking = await ask(wait=4 * STOP_TIMEOUT_S)
     os.kill(started.pid, signal.SIGTERM)

@@ -41,8 +41,9 @@ def directory(tmp_path):
     yield directory
     if (engine := find_engine(directory)) is not None:
         os.kill(engine.identity.pid, signal.SIGKILL)
-    reset = [sys.executable, "-m", "sandbox_engine", "reset", "--state-dir", str(directory)]
-    subprocess.run(reset, check=True, capture_output=True, timeout=120)
+    if directory.exists():
+        reset = [sys.executable, "-m", "sandbox_engine", "reset", "--state-dir", str(directory)]
+        subprocess.run(reset, check=True, capture_output=True, timeout=120)
 
 
 def find_engine(directory):
@@ -125,6 +126,7 @@ def test_sudo_guard__an_unconfirmed_engine_is_not_adopted(directory):
         assert link.stop_engine()
 
 
+@pytest.mark.slow  # crashed server and engine; `test_engine` has them
 def test_sudo_guard__a_crashed_server_leaves_the_engine_to_the_next(directory):
     with guard_with_sudo(directory, server_url=SERVER) as (first, link):
         assert link.confirm_start()
@@ -135,6 +137,7 @@ def test_sudo_guard__a_crashed_server_leaves_the_engine_to_the_next(directory):
         assert find_engine(directory).identity == engine.identity
 
 
+@pytest.mark.slow  # crashed server and engine; `test_engine` has them
 async def test_sudo_guard__restarts_an_engine_that_died(directory):
     with guard_with_sudo(directory, server_url=SERVER) as (_, link):
         assert link.confirm_start()

@@ -19,7 +19,8 @@ import httpx
 
 from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.settings import Settings, variable_of
-from sandbox_server.supervisor.engine import EngineNote, LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.engine_note import EngineNote
 from sandbox_server.supervisor.process_handle import ProcessHandle
 from tests import run_services
 from tests.engine.engine_process import IMAGES, EngineProcess

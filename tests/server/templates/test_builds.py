@@ -97,6 +97,7 @@ async def test_template_builds__the_log_can_be_read_from_an_offset(building):
     assert whole["log"].index("RUN echo one") < whole["log"].index("echo two")
 
 
+@pytest.mark.slow  # a long build
 async def test_template_builds__the_log_keeps_head_and_tail(building):
     await building.ask(steps=run("seq -f 'line %07.0f of what nobody reads' 1 5000"))
     whole = await building.settled("ready")

@@ -102,6 +102,7 @@ async def test_web_sandbox__can_be_created_paused_resumed_and_deleted(first_page
     assert await first_page.page.locator(".bar .buttons button").count() == 0
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_web_log__follows_new_lines_until_the_user_scrolls_up(
     first_page, named_server, create, api
 ):
@@ -135,6 +136,7 @@ async def test_web_log__follows_new_lines_until_the_user_scrolls_up(
     assert await page.get_by_text("later 5000").count() == 0
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_web_terminal__accepts_input_fits_the_window_and_survives_a_restart(
     first_page, named_server, create
 ):
@@ -227,6 +229,7 @@ async def test_web_page__resumes_when_the_server_is_back(first_page, named_serve
     first_page.forget_complaints(*AWAY)
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_web_sign_in__revoking_the_key_signs_the_user_out(first_page, named_server, api):
     key = await named_server.make_key(scopes=["sandboxes"])
     await first_page.sign_in(key["secret"])

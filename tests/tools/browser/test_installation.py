@@ -25,6 +25,7 @@ async def test_browser__without_chromium_no_tools_are_registered(tmp_path, monke
     assert "agent-full" in health["browser"]
 
 
+@pytest.mark.slow  # browsers in depth
 def test_browser__playwright_is_imported_at_first_use():
     script = "import sandbox_tools.server, sys; sys.exit('playwright' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

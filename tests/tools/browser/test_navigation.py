@@ -68,6 +68,7 @@ async def test_browser_screenshot__full_page_is_scaled_and_truncated(browse, sit
     assert "scaled to 50%, truncated from 1280 by 9000; scroll to see the rest" in told
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_browser_screenshot__large_images_become_jpeg(browse, site):
     noise = """<body style="margin: 0"><canvas id="c" width="4000" height="4000"></canvas><script>
       const context = c.getContext("2d"), image = context.createImageData(c.width, c.height);

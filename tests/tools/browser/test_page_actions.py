@@ -79,6 +79,7 @@ async def test_browser_click__explains_why_an_element_is_not_usable(browse, site
             await browse("click", **named, timeout_s=1)
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_browser_scroll__scrolls_the_page_or_a_container(browse, site):
     page = """<body style="margin: 0"><div style="height: 5000px">
       <div id=part style="height: 100px; overflow: auto"><p style="height: 1000px; margin: 0"></div></div>

@@ -19,6 +19,7 @@ def current_tab(told):
     return int(found[1])
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_tabs__a_tab_opened_by_a_page_becomes_current(browse, site):
     site.serve("/popup", "<title>Popup</title><button onclick='window.close()'>Close</button>")
     opener = current_tab(await browse.open(site.serve("/", POPUP)))
@@ -72,6 +73,7 @@ async def test_dialogs__beforeunload_is_confirmed(browse, site):
     assert "asked to confirm leaving; confirmed" in told
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_page_events__are_limited_in_number_and_length(browse, site):
     page = "<button onclick='for (let i = 0; i < 40; i++) alert(i + `x`.repeat(9999))'>Go</button>"
     await browse.open(site.serve("/", page))
@@ -98,6 +100,7 @@ async def test_downloads__are_saved_in_the_working_directory_under_unused_names(
     assert all(any(f"Downloaded {path} (7 bytes)" in text for text in told) for path in new)
 
 
+@pytest.mark.slow  # browsers in depth
 async def test_browser__keeps_cookies_after_browser_close(browse, site):
     page = site.serve("/", "", headers={"Set-Cookie": "who=me; Max-Age=1000"})
     await browse.open(page)

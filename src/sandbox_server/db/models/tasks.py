@@ -248,6 +248,9 @@ class PullRequest(Row):
     checks: Mapped[str | None]  # `pending`, `success`, `failure`
     provider_updated_at: Mapped[datetime]
     validator: Mapped[str | None]
+    checks_validator: Mapped[str | None]
+    green_at: Mapped[datetime | None]  # when its checks had last passed
+    remarks_at: Mapped[datetime | None]  # up to here reviews and comments were read
     looked_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
@@ -284,5 +287,6 @@ class ForgeWrite(Row):
     key: Mapped[str]
     payload: Mapped[Document]
     result: Mapped[Document]
+    attempted_at: Mapped[datetime | None]  # it may have been written: look it up first
     done_at: Mapped[datetime | None]
     error: Mapped[str | None]

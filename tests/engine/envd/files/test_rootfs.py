@@ -149,6 +149,7 @@ def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow  # makes a very deep tree
 def test_rootfs__deep_tree_is_removed_with_few_descriptors(box, home, few_descriptors):
     directory = os.open(home, os.O_RDONLY)
     for _ in range(5_000):

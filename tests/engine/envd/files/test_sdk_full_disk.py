@@ -47,6 +47,7 @@ async def _no_room(sandbox, path, data, **form):
         await sandbox.files.write(path, data, **form)
 
 
+@pytest.mark.slow  # fills a disk
 async def test_full_disk__oversized_upload_is_rejected_and_keeps_the_old_file(sandbox):
     for path in ("old", "new", "made/for/it"):
         await _no_room(sandbox, path, bytes(70 * MIB))

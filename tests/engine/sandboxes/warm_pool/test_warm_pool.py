@@ -141,6 +141,7 @@ async def test_warm_pool__sandboxes_of_an_earlier_build_are_removed(reserve, rea
     assert len(await reserve.wait_full(name) - old) >= 2
 
 
+@pytest.mark.slow  # a warm pool of its own
 async def test_warm_pool__ready_sandbox_takes_traffic_rules(reserve, ready_options):
     ready = reserve.ids()
     private = await AsyncSandbox.create(

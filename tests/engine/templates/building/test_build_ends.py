@@ -86,7 +86,7 @@ async def test_build_end__cancelled_build_leaves_nothing(own, begin, nothing_mor
         await _delete(own, building.template_id)
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
 async def test_build_end__engine_stop_leaves_nothing(own, begin, nothing_more, ending):
     async with _endless(own, begin()) as building:
         await asyncio.to_thread(getattr(own.engine, ending))

@@ -54,6 +54,7 @@ def test_build_failure__start_command_output_is_logged(builds, begin):
     assert {"[start] [stdout]: said", "[start] [stderr]: worse"} <= set(builds.said)
 
 
+@pytest.mark.slow  # a long build
 def test_build_failure__flooded_log_keeps_the_start(builds, begin):
     failure = builds.fail(begin().run_cmd("seq 1000000; yes '' | head -c 10M; echo last; exit 1"))
     assert str(failure).endswith("last")

@@ -111,6 +111,7 @@ def test_layer_capture__sockets_are_dropped_and_hard_links_kept(base, change, tm
     assert (layer / "one").samefile(layer / "two")
 
 
+@pytest.mark.slow  # makes a very deep tree
 def test_layer_capture__very_deep_tree_is_copied(base, change, tmp_path):
     depth = 3000
     try:

@@ -1,6 +1,7 @@
 """A small HTTP server on a socket that answers what a test says, and keeps what it was sent."""
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,10 +63,12 @@ class ScriptedServer:
 
 
 @contextmanager
-def scripted_server() -> Iterator[ScriptedServer]:
+def scripted_server(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
     http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     http.daemon_threads = True
-    server = ScriptedServer(f"http://127.0.0.1:{http.server_port}")
+    if tls is not None:
+        http.socket = tls.wrap_socket(http.socket, server_side=True)
+    server = ScriptedServer(f"http{'s' if tls else ''}://127.0.0.1:{http.server_port}")
     http.scripted = server  # type: ignore[attr-defined]
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -1,0 +1,75 @@
+"""Failed checks as the agent is told: with the part of each log that says why."""
+
+import re
+from collections.abc import Sequence
+
+from sandbox_server.db.models import ForgeCheck
+from sandbox_server.domain.errors import ForgeError
+from sandbox_server.domain.tasks.forges import CheckConclusion, CheckFacts, RepositoryFacts
+from sandbox_server.forges.adapter import ForgeAdapter
+
+READ_BYTES = 2 * 2**20
+"""How much of the end of a log is read to find the first error."""
+EXCERPT_BYTES = 64 * 1024
+
+_MOST_LOGS = 5
+_ALL_LOGS = EXCERPT_BYTES - 4096  # the prompt takes 64 KiB of a message
+_BEFORE = 4 * 1024
+_ERROR = re.compile(
+    rb"##\[error\]|\berror(?:\[\w+\])?:|\bfatal:|\bFAILED\b|--- FAIL|^Traceback \(most recent call last\)"
+    rb"|\bAssertionError\b|\bpanic:|\bException\b|\bnpm ERR!|\bnot ok\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Colours and cursor movements, and the time that GitHub puts before each line.
+_NOISE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE)
+
+
+async def describe_failure(
+    adapter: ForgeAdapter, repository: RepositoryFacts, failed: Sequence[ForgeCheck]
+) -> str:
+    """Describe failed checks with the part of each log that says why."""
+    shown = failed[:_MOST_LOGS]
+    parts = [await _describe(adapter, repository, each, _ALL_LOGS // len(shown)) for each in shown]
+    if len(failed) > len(shown):
+        parts.append("Failed too: " + ", ".join(each.name for each in failed[_MOST_LOGS:]))
+    sha = failed[0].sha
+    return "\n\n".join([f"These checks of commit {sha} have failed.", *parts])
+
+
+async def _describe(
+    adapter: ForgeAdapter, repository: RepositoryFacts, check: ForgeCheck, max_bytes: int
+) -> str:
+    heading = f"Check {check.name!r}: {check.conclusion}. {check.url or ''}".rstrip()
+    try:
+        log = await adapter.read_check_log(repository, _facts(check), max_bytes=READ_BYTES)
+    except ForgeError as error:
+        if error.is_repeatable:
+            raise
+        return f"{heading}\nIts log cannot be read: {error.reason}"
+    return f"{heading}\n{excerpt_of(log, max_bytes=max_bytes)}" if log else heading
+
+
+def excerpt_of(log: bytes, *, max_bytes: int = EXCERPT_BYTES) -> str:
+    """Cut a log around its first error; without one, return its end."""
+    plain = _NOISE.sub(b"", log)
+    if len(plain) <= max_bytes:
+        return plain.decode(errors="replace")
+    found = _ERROR.search(plain)
+    if found is None:
+        return "[…]\n" + plain[-max_bytes:].decode(errors="replace")
+    begin = max(0, found.start() - min(_BEFORE, max_bytes // 4))
+    part = plain[begin : begin + max_bytes]
+    head, tail = "[…]\n" if begin else "", "\n[…]" if begin + max_bytes < len(plain) else ""
+    return head + part.decode(errors="replace") + tail
+
+
+def _facts(check: ForgeCheck) -> CheckFacts:
+    conclusion = None if check.conclusion is None else CheckConclusion(check.conclusion)
+    return CheckFacts(
+        external_id=check.external_id,
+        name=check.name,
+        origin=check.origin,
+        is_done=check.is_done,
+        conclusion=conclusion,
+        url=check.url,
+    )

@@ -1,0 +1,1 @@
+"""What webhook deliveries start: tasks, and looks at pull requests."""

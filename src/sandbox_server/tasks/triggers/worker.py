@@ -1,0 +1,170 @@
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Repository, WebhookDelivery
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.errors import ForgeError, ForgeNotFound
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.tasks.forges import DeliveryKind
+from sandbox_server.forges.deliveries import Deliveries
+from sandbox_server.jobs.kinds import PULL_REQUEST, REPOSITORY
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.repositories.service import ForgeDirectory, Repositories
+from sandbox_server.tasks.following.repository import FollowedPullRepository
+from sandbox_server.tasks.forge_failures import repeat_at
+from sandbox_server.tasks.service import Tasks
+from sandbox_server.tasks.triggers.payloads import (
+    Payload,
+    added_labels,
+    failed_branch,
+    read_comment,
+)
+from sandbox_server.tasks.triggers.starting import Result, Starting, Trigger
+
+_OF_PULLS = frozenset({DeliveryKind.PULL, DeliveryKind.REVIEW, DeliveryKind.REVIEW_COMMENT})
+_WRITTEN = frozenset({"created", "create", "note"})
+_GIVE_UP_AFTER = timedelta(hours=24)
+_HEADS = "refs/heads/"
+
+
+class DeliveryWorker:
+    """Processes stored deliveries: wakes the jobs of pull requests and mirrors, and starts tasks."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        deliveries: Deliveries,
+        forges: ForgeDirectory,
+        repositories: Repositories,
+        tasks: Tasks,
+    ) -> None:
+        self._sessions = sessions
+        self._deliveries = deliveries
+        self._forges = forges
+        self._repositories = repositories
+        self._starting = Starting(sessions, repositories, tasks)
+
+    async def work(self, job: LeasedJob) -> datetime | None:
+        """Process one delivery; returns when to look again while its checks are running."""
+        row = await self._deliveries.find_open(job.subject)
+        result = None if row is None else await self._process(row)
+        if result is not None and result.look_at is not None:
+            await self._deliveries.note(job.subject, result.outcome)
+            return result.look_at
+        await self._deliveries.finish(job.subject, None if result is None else result.outcome)
+        return None
+
+    async def _process(self, row: WebhookDelivery) -> Result:
+        if row.repository is None:
+            return Result("Ignored: it is not about a repository.")
+        repository = await self._repositories.find_delivered(
+            row.forge_id, row.repository, full_name=row.repository_name
+        )
+        if repository is None:
+            return Result("Ignored: the repository is not one of this server's.")
+        try:
+            return await self._dispatch(row, repository)
+        except ForgeNotFound as error:
+            return Result(f"Failed: {error}")
+        except ForgeError as error:
+            return await self._after_failure(row, error)
+
+    async def _after_failure(self, row: WebhookDelivery, error: ForgeError) -> Result:
+        now = await self._now()
+        until = repeat_at(error, now=now)
+        if until is None or now - row.received_at > _GIVE_UP_AFTER:
+            return Result(f"Failed: {error}")
+        return Result(f"Will be repeated: {error}", until)
+
+    async def _dispatch(self, row: WebhookDelivery, repository: Repository) -> Result:
+        kind, payload = DeliveryKind(row.kind), _payload_of(row)
+        if kind in _OF_PULLS:
+            return await self._wake_numbered(row, repository)
+        match kind:
+            case DeliveryKind.ISSUE:
+                labels = added_labels(payload, row.action)
+                return await self._starting.issue(await self._trigger(row, repository), labels)
+            case DeliveryKind.COMMENT:
+                return await self._comment(row, repository, payload)
+            case DeliveryKind.CHECK:
+                return await self._check(row, repository, payload)
+            case DeliveryKind.PUSH:
+                return await self._pushed(row, repository)
+        return Result("Ignored: nothing to do for this kind.")
+
+    async def _comment(
+        self, row: WebhookDelivery, repository: Repository, payload: Payload
+    ) -> Result:
+        comment = read_comment(payload)
+        if comment is None or row.action not in _WRITTEN:
+            return Result("Ignored: not a new comment.")
+        if comment.is_on_pull:
+            return await self._wake_numbered(row, repository)
+        return await self._starting.mention(await self._trigger(row, repository), comment)
+
+    async def _check(
+        self, row: WebhookDelivery, repository: Repository, payload: Payload
+    ) -> Result:
+        async with self._sessions.begin() as session:
+            found = await FollowedPullRepository(session).list_numbers(
+                repository.id, sha=row.subject or ""
+            )
+            await _wake(session, repository, found)
+        if found:
+            return _woken(found)
+        branch = failed_branch(payload)
+        if branch is None:
+            return Result("Ignored: no failure of a branch.")
+        return await self._starting.ci_fix(await self._trigger(row, repository), branch)
+
+    async def _pushed(self, row: WebhookDelivery, repository: Repository) -> Result:
+        branch = (row.subject or "").removeprefix(_HEADS)
+        async with self._sessions.begin() as session:
+            await JobRepository(session).wake(REPOSITORY, repository.id)
+            found = await FollowedPullRepository(session).list_numbers(repository.id, ref=branch)
+            await _wake(session, repository, found)
+        return _woken(found) if found else Result("The mirror will be updated.")
+
+    async def _wake_numbered(self, row: WebhookDelivery, repository: Repository) -> Result:
+        if row.subject is None or not row.subject.isdecimal():
+            return Result("Ignored: it names no pull request.")
+        number = int(row.subject)
+        async with self._sessions.begin() as session:
+            if await FollowedPullRepository(session).find_followed(repository.id, number) is None:
+                return Result("Ignored: the pull request belongs to no task.")
+            await _wake(session, repository, [number])
+        return _woken([number])
+
+    async def _trigger(self, row: WebhookDelivery, repository: Repository) -> Trigger:
+        forge = await self._forges.find_row(row.forge_id)
+        if forge is None:
+            raise ForgeNotFound(row.forge_id)
+        adapter = await self._forges.adapter(row.forge_id)
+        return Trigger(row, repository, forge, adapter, await self._now())
+
+    async def _now(self) -> datetime:
+        async with without_transaction(self._sessions) as session:
+            now: datetime = (await session.execute(select(func.clock_timestamp()))).scalar_one()
+        return now
+
+
+async def _wake(session: AsyncSession, repository: Repository, numbers: Any) -> None:
+    for number in numbers:
+        await JobRepository(session).due(PULL_REQUEST, f"{repository.id}/{number}")
+
+
+def _woken(numbers: Any) -> Result:
+    listed = ", ".join(f"#{number}" for number in numbers)
+    return Result(f"Pull request {listed} will be read.")
+
+
+def _payload_of(row: WebhookDelivery) -> Payload:
+    """Parse the stored body; one that was too large to store has no fields."""
+    if row.body is None:
+        return {}
+    document = json.loads(row.body)
+    return document if isinstance(document, dict) else {}
