@@ -6,15 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox_server.commands.output_pieces import ROW_COST, Evicted, KeptRow, Piece
 from sandbox_server.commands.rate_limits import TRICKLE, Clock
-from sandbox_server.commands.retention import (
-    LIMIT_REASON,
-    ROW_COST,
-    BoundedStream,
-    Evicted,
-    KeptRow,
-    Piece,
-)
+from sandbox_server.commands.retention import LIMIT_REASON, BoundedStream
 from sandbox_server.log.records import RecordType
 
 OUTPUTS = (RecordType.STDOUT, RecordType.STDERR)

@@ -8,7 +8,7 @@ from sandbox_server.db.models import Installation, Job, Sandbox, Snapshot
 from sandbox_server.domain.ids import InstallationId, new_id
 from sandbox_server.domain.state import State, Target
 
-_LET_GO = "Detached: belongs to the installation that this database was copied from."
+_DETACHED = "Detached: belongs to the installation that this database was copied from."
 _ENGINE_LOST = "Its engine was lost."
 
 
@@ -42,10 +42,12 @@ class InstallationRepository:
         """
         await self._session.execute(update(Installation).values(id=InstallationId(new_id())))
         await self._session.execute(
-            update(Snapshot).values(state="failed", state_reason=_LET_GO, backend_snapshot_id=None)
+            update(Snapshot).values(
+                state="failed", state_reason=_DETACHED, backend_snapshot_id=None
+            )
         )
         await self._session.execute(delete(Job).where(Job.kind.in_(job_kinds)))
-        return await self._let_go(Sandbox.ended_at.is_(None), reason=_LET_GO)
+        return await self._detach(Sandbox.ended_at.is_(None), reason=_DETACHED)
 
     async def take_engine(self, engine: str, *, backend: str) -> bool:
         """Record the backend's engine; return False if its sandboxes belong to another engine."""
@@ -60,12 +62,12 @@ class InstallationRepository:
     async def forget_engine(self, *, backend: str) -> int:
         """Mark the sandboxes of a lost engine as failed; return their number."""
         await self._session.execute(update(Installation).values(engine=None))
-        return await self._let_go(Sandbox.id.in_(self._living_at(backend)), reason=_ENGINE_LOST)
+        return await self._detach(Sandbox.id.in_(self._living_at(backend)), reason=_ENGINE_LOST)
 
     def _living_at(self, backend: str) -> Select[str]:
         return select(Sandbox.id).where(Sandbox.backend == backend, Sandbox.ended_at.is_(None))
 
-    async def _let_go(self, which: ColumnElement[bool], *, reason: str) -> int:
+    async def _detach(self, which: ColumnElement[bool], *, reason: str) -> int:
         left = await self._session.execute(
             update(Sandbox)
             .where(which)

@@ -6,14 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_server.commands.command_log import OUTPUTS, CommandLog, StoredRecord
+from sandbox_server.commands.output_pieces import ROW_COST
 from sandbox_server.commands.rate_limits import TRICKLE
-from sandbox_server.commands.retention import (
-    LARGEST_PIECE,
-    QUIET_S,
-    ROW_COST,
-    SMALLEST_BOUND,
-    unfinished,
-)
+from sandbox_server.commands.retention import LARGEST_PIECE, QUIET_S, SMALLEST_BOUND, unfinished
 from sandbox_server.log.records import RecordType
 
 BOUND = SMALLEST_BOUND

@@ -181,9 +181,9 @@ class Watch:
             try:
                 await self._workers.run(self._tree.close)
             finally:
-                self._let_go()
+                self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._resources.inotify.give_back()
         self._events.give(len(self._reports) + len(self._found))
         self._reports.clear()
