@@ -10,6 +10,7 @@ from benchmarks.draining import deadlines
 from benchmarks.engine import started_engine
 from benchmarks.following import followers
 from benchmarks.forking import forks
+from benchmarks.git_tasks import tasks
 from benchmarks.queueing import queues
 from benchmarks.recording import command_recording
 from benchmarks.report import Figure, print_figure, print_heading
@@ -57,6 +58,7 @@ PARTS = {
     "rows": rows,
     "tools": tools,
     "webhooks": webhooks,
+    "tasks": tasks,
 }
 
 

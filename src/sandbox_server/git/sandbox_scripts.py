@@ -90,7 +90,6 @@ fi
 rm -f .git/sandbox-update-*.pack
 settle run
 run update-ref "refs/remotes/origin/$BASE_REF" "$BASE"
-run reset --quiet --hard
 run checkout --quiet --force --no-track -B "$BRANCH" "$BASE"
 run clean --quiet --force -d
 run branch --quiet -D "$old" 2>/dev/null || :
@@ -120,14 +119,28 @@ else # .git is gone or broken: the files are not
 fi
 export GIT_INDEX_FILE="$SCRATCH/index"
 
-add() {
-    run ls-files -z -o -m --exclude-standard 2>/dev/null | sed -z 's|^|./|' |
+# One look at all files; what it finds is few, mostly, and added by name without a second look.
+: >"$SCRATCH/errors"
+find_changes() {
+    run ls-files -z -o -m --exclude-standard >"$SCRATCH/changed" 2>/dev/null || return 1
+    sed -z 's|^|./|' "$SCRATCH/changed" |
         xargs -0 -r sh -c 'exec find "$@" -maxdepth 0 -type f -size "+${MAX_KIB}k" -print0' sh \
             >"$SCRATCH/large" 2>/dev/null
+    return 0
+}
+add_few() {
+    [ -s "$GIT_INDEX_FILE" ] && [ ! -s "$SCRATCH/large" ] || return 1
+    [ "$(tr -cd '\0' <"$SCRATCH/changed" | wc -c)" -le 200 ] || return 1
+    [ -s "$SCRATCH/changed" ] || return 0
+    GIT_LITERAL_PATHSPECS=1 run add -A --pathspec-from-file="$SCRATCH/changed" --pathspec-file-nul \
+        2>/dev/null
+}
+add_all() {
     { printf ':/\0'; sed -z 's|^\./|:(exclude,top,literal)|' "$SCRATCH/large"; } >"$SCRATCH/paths"
     run add -A --ignore-errors --pathspec-from-file="$SCRATCH/paths" --pathspec-file-nul \
         2>"$SCRATCH/errors" || ! grep -q '^fatal: ' "$SCRATCH/errors"
 }
+add() { find_changes && add_few || add_all; }
 write() { add && tree=$(run write-tree 2>>"$SCRATCH/errors"); }
 write || { rm -f "$GIT_INDEX_FILE" "$GIT_INDEX_FILE.lock"; write; } ||
     fail "$(tail -n 3 "$SCRATCH/errors")" # without an index all files are read
@@ -196,7 +209,8 @@ echo "files $(wc -l <"$SCRATCH/changes")"
 tr '\n\0' '?\n' <"$SCRATCH/large" | sed 's|^\./|left-out |'
 sed -n 's|^:000000 160000 [^\t]*\t\(.*\)|left-out \1/ (a repository of its own)|p' "$SCRATCH/changes"
 sed -n "s/^error: unable to index file '\(.*\)'$/left-out \1 (not readable)/p
-s/^warning: could not open directory '\(.*\)': .*/left-out \1 (not readable)/p" "$SCRATCH/errors"
+s/^warning: could not open directory '\(.*\)': .*/left-out \1 (not readable)/p
+s/^error: '\(.*\)' does not have a commit checked out$/left-out \1 (a repository without commits)/p" "$SCRATCH/errors"
 echo saved
 """
 )

@@ -61,6 +61,13 @@ async def test_a_bundle_that_lacks_objects_is_refused(bare, seeded):
         await bare.import_bundle(header + pack)
 
 
+async def test_a_bundle_whose_refs_name_commits_that_it_lacks_is_refused(bare, seeded):
+    base = seeded.git("rev-parse", "main")
+    header = f"# v2 git bundle\n-{base} base\n{'1' * 40} refs/sandbox/save\n\n".encode()
+    with pytest.raises(BundleRefused):
+        await bare.import_bundle(header + git_pack(seeded))
+
+
 def git_pack(tree, *objects):
     done = subprocess.run(
         ["git", "pack-objects", "--stdout", "-q"],

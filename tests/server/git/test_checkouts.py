@@ -1,9 +1,12 @@
+import os
+
 import pytest
 
 from sandbox_server.domain.errors import (
     CheckoutFailed,
     CheckoutRefused,
     CommitNotFound,
+    DiskFull,
     RemoteUnreachable,
 )
 from sandbox_server.git.checkouts import Checkouts, Rung
@@ -120,13 +123,30 @@ async def test_another_repository_in_the_directory_is_left_alone(
         await checkouts.check_out(used, request_of())
 
 
-async def test_a_full_disk_and_a_missing_git_say_so(checkouts, used, request_of, shell):
+async def test_a_missing_git_and_a_directory_that_is_not_writable_say_so(
+    checkouts, used, request_of, shell
+):
     await shell("sudo mv /usr/bin/git /usr/bin/was-git")
     with pytest.raises(CheckoutFailed, match="has no git"):
         await checkouts.check_out(used, request_of())
     await shell("sudo mv /usr/bin/was-git /usr/bin/git")
     with pytest.raises(CheckoutFailed, match="denied"):
         await checkouts.check_out(used, request_of(directory="/nowhere/widgets"))
+
+
+async def test_a_full_disk_says_so_and_leaves_nothing_behind(
+    checkouts, used, request_of, shell, seeded, forge
+):
+    seeded.commit("feat: noise", noise=os.urandom(24 * 2**20))
+    seeded.push(forge.path(NAME))
+    await shell(
+        "fallocate -l $(($(df --output=avail -B1 /home/user | tail -n 1) - 12582912)) filler"
+    )
+    with pytest.raises((DiskFull, CheckoutFailed)):
+        await checkouts.check_out(used, request_of())
+    await shell("rm filler")
+    await checkouts.check_out(used, request_of())
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
 
 
 async def test_submodules_and_lfs_files_stay_pointers(

@@ -148,10 +148,30 @@ async def test_large_files_are_named_and_left_out_and_ignored_ones_are_not_taken
 async def test_files_that_cannot_be_read_and_nested_repositories_are_named(take, shell):
     await shell(
         f"{IN} echo secret >secret && sudo chown root secret && sudo chmod 600 secret"
-        " && git init -q nested && cd nested && git -c user.name=a -c user.email=a commit -q --allow-empty -m x"
+        " && git init -q empty && touch empty/x && git init -q nested && cd nested"
+        " && git -c user.name=a -c user.email=a commit -q --allow-empty -m x"
     )
     taken = await take()
-    assert {*taken.left_out} == {"secret (not readable)", "nested/ (a repository of its own)"}
+    assert {*taken.left_out} == {
+        "secret (not readable)",
+        "nested/ (a repository of its own)",
+        "empty/ (a repository without commits)",
+    }
+
+
+async def test_names_that_look_like_patterns_and_many_files_are_saved(
+    take, shell, bare, checked_out
+):
+    await shell(
+        f"{IN} touch -- '*' ':(top)x' ' a b' -x 'a[1]' $'new\\nline' 'ü' && rm -r src && echo file >src"
+    )
+    few = await take()
+    await bare.import_bundle(few.bundle)
+    changed = {one.path for one in await bare.changed_files(checked_out.base_sha, few.sha)}
+    assert changed == {"*", ":(top)x", " a b", "-x", "a[1]", "new\nline", "ü", "src", "src/main.py"}
+    await shell(f"{IN} mkdir many && cd many && seq 1000 | xargs touch")
+    many = await take(few.mark)
+    assert many.files == few.files + 1000
 
 
 async def test_work_above_the_limit_is_refused_with_the_names_of_its_files(take, shell):
