@@ -20,7 +20,7 @@ test: install ## Run the tests; as root also those that need the engine; ARGS ar
 	@$(PYTHON) scripts/test test $(ARGS)
 
 proofs: install ## Run the tests that take minutes, build the templates and the container images (as root)
-	@scripts/test-programs
+	@scripts/test-programs slow
 	@$(PYTHON) scripts/test proofs $(ARGS)
 	@$(PYTHON) scripts/test image-proofs $(ARGS)
 	@scripts/image-test $(ARGS)
