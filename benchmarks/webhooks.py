@@ -50,11 +50,11 @@ async def _add_forge(client: httpx.AsyncClient) -> str:
 
 async def _deliver(client: httpx.AsyncClient, path: str, *, count: int) -> list[float]:
     """Deliver at fixed instants, whether earlier ones were answered or not; returns the seconds of each."""
+    requests = [_signed(f"{path}/{time.time_ns()}") for _ in range(count)]
     begin = time.perf_counter()
 
     async def deliver(number: int) -> float:
-        due = begin + number / _A_SECOND
-        body, headers = _signed(f"{begin}/{number}")
+        due, (body, headers) = begin + number / _A_SECOND, requests[number]
         await asyncio.sleep(max(0, due - time.perf_counter()))
         answer = await client.post(path, content=body, headers=headers)
         assert answer.status_code == httpx.codes.ACCEPTED, answer.text

@@ -530,7 +530,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute(
         "DELETE FROM jobs WHERE kind IN ('task', 'task-save', 'repository', 'forge-writes', "
-        "'webhook-delivery', 'pull-request', 'checkout')"
+        "'webhook-delivery', 'webhook-redelivery', 'pull-request', 'checkout')"
     )
     op.execute("DELETE FROM events WHERE type LIKE 'task.%'")
     op.drop_column("events", "task_id")

@@ -6,6 +6,7 @@ from sandbox_server.commands.service import Commands
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.tasks.stages import Stage
 from sandbox_server.forges.deliveries import Deliveries
+from sandbox_server.forges.redelivery import Redelivery
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
@@ -17,6 +18,7 @@ from sandbox_server.jobs.kinds import (
     TASK,
     TASK_SAVE,
     WEBHOOK_DELIVERY,
+    WEBHOOK_REDELIVERY,
 )
 from sandbox_server.jobs.worker import Handler
 from sandbox_server.repositories.service import Repositories
@@ -70,6 +72,7 @@ class TaskServices:
     follower: PullRequestFollower
     outbox: OutboxWorker
     deliveries: DeliveryWorker
+    redelivery: Redelivery
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -79,6 +82,7 @@ class TaskServices:
             PULL_REQUEST: self.follower.work,
             FORGE_WRITES: self.outbox.work,
             WEBHOOK_DELIVERY: self.deliveries.work,
+            WEBHOOK_REDELIVERY: self.redelivery.work,
         }
 
 
@@ -125,6 +129,7 @@ def build_task_services(parts: TaskParts) -> TaskServices:
         interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),
         follower=PullRequestFollower(sessions, forges, tasks),
         outbox=OutboxWorker(sessions, forges),
+        redelivery=Redelivery(sessions, forges),
         deliveries=DeliveryWorker(
             sessions, Deliveries(sessions, forges), forges, parts.repositories, tasks
         ),

@@ -23,6 +23,8 @@ from sandbox_server.forges.github.app_tokens import read_private_key
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.repository import ForgeRepository
 from sandbox_server.forges.sealed import open_webhook_secret, seal_secret, seal_webhook_secret
+from sandbox_server.jobs.kinds import WEBHOOK_REDELIVERY
+from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.vault import Vault
 
 _DEFAULTS: Mapping[ForgeKind, tuple[str, str]] = {
@@ -92,6 +94,8 @@ class Forges:
             self._write(row, wanted, definition, is_changed=is_changed)
             repository.add(row)
             await session.flush()
+            if definition.auth is ForgeAuth.APP:
+                await JobRepository(session).due(WEBHOOK_REDELIVERY, row.id)
         return row, is_new
 
     async def get(self, caller: Caller, name: str) -> Forge:

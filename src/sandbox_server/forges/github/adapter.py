@@ -1,4 +1,5 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from sandbox_server.domain.tasks.forges import (
     CredentialFacts,
@@ -15,6 +16,7 @@ from sandbox_server.forges.github.inspection import inspect_app, inspect_token
 from sandbox_server.forges.github.issues import GithubIssues
 from sandbox_server.forges.github.models import RepositoryDocument
 from sandbox_server.forges.github.pulls import GithubPulls
+from sandbox_server.forges.github.redelivery import redeliver_failed
 from sandbox_server.forges.github.rest import GithubApi
 
 _GIT_USER = "x-access-token"
@@ -56,6 +58,12 @@ class GithubAdapter(GithubPulls, GithubIssues, GithubChecks):
 
     async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
         await self._credentials.forget_git_token(repository, access)
+
+    async def redeliver_failed(self, *, since: datetime) -> Sequence[str]:
+        """Have GitHub repeat webhooks that did not arrive; only those of Apps are listed."""
+        if not isinstance(self._credentials, AppTokens):
+            return []
+        return await redeliver_failed(self._credentials, since=since)
 
     def read_delivery(self, headers: Mapping[str, str], body: bytes, secret: bytes) -> Delivery:
         return read_delivery(headers, body, secret)
