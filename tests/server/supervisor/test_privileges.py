@@ -50,7 +50,7 @@ def test_privileges__the_server_sees_only_our_programs_there(server, closed):
 
 
 @pytest.mark.needs_engine
-def test_whoever_serves_keeps_no_disk_of_a_sandbox_in_use(server, closed, options):
+def test_privileges__the_serving_process_keeps_no_sandbox_disk_in_use(server, closed, options):
     server.programs_at(closed / "clone" / "src")
     with Sandbox.create(timeout=120, **options) as sandbox:
         server.start()
