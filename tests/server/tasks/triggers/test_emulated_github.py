@@ -1,0 +1,58 @@
+"""From a label at an emulated GitHub to a task, over HTTP in both directions."""
+
+import asyncio
+
+import pytest
+
+from tests.server.support.full_server import serving_outside
+
+TRIGGERS = {"labels": ["agent"], "mention": "@agent"}
+
+
+@pytest.fixture
+async def serving(database_url, engine, tmp_path, forge_world):
+    """Run a whole server in this process, which may reach the emulated GitHub."""
+    (tmp_path / "state").mkdir()
+    async with serving_outside(
+        database_url, engine, state_dir=tmp_path / "state", forge_hosts=forge_world.hosts
+    ) as outside:
+        yield outside
+
+
+async def processed(api, *, kind):
+    """Wait until the deliveries of a kind are processed; gives what came of them."""
+    async with asyncio.timeout(60):
+        while True:
+            items = (await api.get("/v1/deliveries")).json()["items"]
+            found = [each for each in items if each["kind"] == kind]
+            if found and all(each["done_at"] for each in found):
+                return [each["outcome"] for each in found]
+            await asyncio.sleep(0.2)
+
+
+async def connect(api, forge_world):
+    """Add the repository, and have GitHub send its webhooks here."""
+    forge = (await api.put("/v1/forges/github", json=forge_world.app)).json()
+    wanted = {
+        "forge": "github",
+        "full_name": forge_world.repository,
+        "settings": {"triggers": TRIGGERS, "agent_command": "true"},
+    }
+    added = await api.post("/v1/repositories", json=wanted)
+    assert added.status_code == 201, added.text
+    address = f"{str(api.base_url).rstrip('/')}/v1/webhooks/{forge['id']}"
+    forge_world.github.send_webhooks_to(address)
+
+
+async def test_a_label_at_github_becomes_a_task(serving, forge_world):
+    async with serving.api() as api:
+        await connect(api, forge_world)
+        with forge_world.github.owner as owner:
+            repository = f"/repos/{forge_world.repository}"
+            issue = owner.post(f"{repository}/issues", json={"title": "Count wrongly"}).json()
+            labels = f"{repository}/issues/{issue['number']}/labels"
+            await asyncio.to_thread(owner.post, labels, json={"labels": ["agent"]})
+        outcomes = await processed(api, kind="issue")
+        [task] = (await api.get("/v1/tasks")).json()["items"]
+        await api.post(f"/v1/tasks/{task['id']}/cancel")
+    assert [each for each in outcomes if "created" in each] == [f"Task {task['id']} created."]
