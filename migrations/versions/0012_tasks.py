@@ -251,6 +251,7 @@ def upgrade() -> None:
         sa.Column("awaits", postgresql.JSONB(none_as_null=True, astext_type=sa.Text())),
         sa.Column("target", sa.Text(), server_default="finished", nullable=False),
         sa.Column("outcome", sa.Text()),
+        sa.Column("outcome_at", INSTANT),
         sa.Column("generation", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("sandboxes", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("sandbox_id", ID),

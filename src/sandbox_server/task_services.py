@@ -125,7 +125,7 @@ def build_task_services(parts: TaskParts) -> TaskServices:
             checkouts=checkouts,
             forges=forges,
         ),
-        reconciler=TaskReconciler(sessions, runs, steps, ending),
+        reconciler=TaskReconciler(sessions, forges=forges, runs=runs, steps=steps, ending=ending),
         interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),
         follower=PullRequestFollower(sessions, forges, tasks),
         outbox=OutboxWorker(sessions, forges),

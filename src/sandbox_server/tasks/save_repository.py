@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import TaskRun, TaskSave, TaskSavePart
 from sandbox_server.domain.errors import SaveNotFound
+from sandbox_server.domain.tasks.stages import RunKind
 
 
 class TaskSaveRepository:
@@ -65,6 +66,13 @@ class TaskSaveRepository:
                 TaskSave.number.not_in(of_runs),
             )
         )
+
+    async def find_current_run(self, task_id: str) -> int | None:
+        """Find the number of the agent's current or last run, to which new work belongs."""
+        own = select(func.max(TaskRun.number)).where(
+            TaskRun.task_id == task_id, TaskRun.kind == RunKind.AGENT
+        )
+        return await self._session.scalar(own)
 
     async def find_open_run(self, task_id: str) -> int | None:
         own = select(TaskRun.number).where(TaskRun.task_id == task_id, TaskRun.ended_at.is_(None))

@@ -67,7 +67,7 @@ class TaskSaves:
             if last is not None and last.mark == taken.mark:  # another worker has just saved it
                 return last
             row = _row(task_id, await saves.next_number(task_id), taken, cause)
-            row.run_number = await saves.find_open_run(task_id)
+            row.run_number = await saves.find_current_run(task_id)
             parts = [
                 TaskSavePart(
                     id=part_id, task_id=task_id, number=row.number, part=part, content_sealed=each

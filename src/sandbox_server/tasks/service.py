@@ -372,7 +372,7 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
     values: dict[str, Any] = {"fixes_since_green": 0, "runs": 0, "target": TaskTarget.FINISHED}
     if row.ended_at is not None:
         stage = Stage.QUEUED
-        values |= {"ended_at": None, "outcome": None, "archived_at": None}
+        values |= {"ended_at": None, "outcome": None, "outcome_at": None, "archived_at": None}
     settings = RepositorySettings.of(row.settings)
     values["deadline_at"] = await TaskRepository(session).clock() + settings.deadline
     await TaskHistoryRepository(session).add_message(

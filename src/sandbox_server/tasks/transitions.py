@@ -74,7 +74,9 @@ async def apply_move(session: AsyncSession, row: Task, move: TaskMove) -> None:
 
 async def _enter(session: AsyncSession, row: Task, move: TaskMove) -> Sequence[LoggedEvent]:
     assert move.stage is not None
-    before, now = Stage(row.stage), await TaskRepository(session).clock()
+    before = Stage(row.stage)
+    with session.no_autoflush:  # the values of the move fit only the new stage
+        now = await TaskRepository(session).clock()
     row.stage, row.stage_at, row.stage_reason = move.stage, now, move.reason
     row.awaits = None if move.awaits is None else dict(move.awaits)
     if move.stage is Stage.WAITING_FOR_USER:

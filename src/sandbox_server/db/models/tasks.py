@@ -100,6 +100,7 @@ class Task(Row):
     target: Mapped[str] = mapped_column(server_default=TaskTarget.FINISHED)
     # The stage it ends in, once its work is saved and its sandbox deleted.
     outcome: Mapped[str | None]
+    outcome_at: Mapped[datetime | None]
     # Counts the commits of the reconciler, and fences late ones.
     generation: Mapped[Count]
     sandboxes: Mapped[Count]  # how many were created for it

@@ -72,10 +72,11 @@ class Ending:
             return await self._close(work, run, "The run was cancelled before it began.")
         result = await self._runs.read_result(await self._runs.read_command(run))
         if result is not None:
+            await self._save(work)
             return await self._close(work, run, result.summary)
         try:
             await self._sandboxes.use(work)
-            await self._runs.interrupt(work.caller, run, kill=work.in_stage_for > _INTERRUPT_FOR)
+            await self._runs.interrupt(work.caller, run, kill=work.ending_for > _INTERRUPT_FOR)
         except SandboxLost:
             return await self._close(work, run, "The sandbox was lost.")
         return _SOON

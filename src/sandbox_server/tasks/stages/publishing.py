@@ -3,13 +3,12 @@ from datetime import timedelta
 from typing import Any
 
 from sandbox_server.db.models import Task
-from sandbox_server.domain.errors import RemoteRefused, RemoteUnreachable
+from sandbox_server.domain.errors import RemoteUnreachable
 from sandbox_server.domain.events import SERVER, Cause
 from sandbox_server.domain.tasks.events import TaskPushed
 from sandbox_server.domain.tasks.forges import GitAccess, GitCredential
 from sandbox_server.domain.tasks.repositories import CommitStyle
 from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, Stage
-from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import BareRepository, TaskRepositories
 from sandbox_server.git.remotes import PushResult
@@ -26,7 +25,6 @@ from sandbox_server.tasks.wording import conventional, identity_of, reworded
 
 _SOON = timedelta(seconds=2)
 _NOW = timedelta(0)
-_REFUSED_ONCE = timedelta(minutes=1)
 _WORKFLOWS = ".github/workflows/"
 _JOINED = "joined"
 
@@ -96,12 +94,8 @@ class Publishing:
         if work.task.pull_request == PullRequestWish.NONE:
             return await self._after_push(work)
         adapter = await self._forges.adapter(work.repository.forge_id)
-        access = _access_for(findings)
-        credential = await adapter.git_credential(work.facts, access)
-        try:
-            return await self._push(_Publication(work, repository, head, credential))
-        except RemoteRefused:
-            return await self._after_refusal(work, adapter, access)
+        credential = await adapter.git_credential(work.facts, _access_for(findings))
+        return await self._push(_Publication(work, repository, head, credential))
 
     async def _find_candidate(
         self, work: TaskWork, repository: BareRepository, head: str
@@ -244,20 +238,6 @@ class Publishing:
         stage = None if joined is None else Stage.CHECKING
         await self._transitions.commit(task, TaskMove(stage=stage, reason=reason, values=values))
         return AGAIN
-
-    async def _after_refusal(
-        self, work: TaskWork, adapter: ForgeAdapter, access: GitAccess
-    ) -> timedelta:
-        """Mint the credential anew once; a second refusal is the forge's last word."""
-        if work.in_stage_for > _REFUSED_ONCE:
-            raise Blocked(
-                WaitKind.FORGE,
-                f"The forge refuses the credential for {work.repository.full_name}. Check it with "
-                "POST /v1/forges/{name}/check, then retry. The work is kept.",
-                actions=("retry", "cancel"),
-            )
-        await adapter.refuse_credential(work.facts, access)
-        return _SOON
 
 
 def _is_ours(task: Task, remote: str | None) -> bool:

@@ -20,7 +20,9 @@ from sandbox_server.domain.errors import (
     TemplateNotFound,
 )
 from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.tasks.forges import GitAccess
 from sandbox_server.domain.tasks.stages import RunOutcome, Stage, TaskTarget
+from sandbox_server.forges.service import Forges
 from sandbox_server.jobs.kinds import TASK
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.structured_logging import log_context
@@ -45,6 +47,8 @@ _SHORTEST_DELAY = timedelta(seconds=1)
 _LONGEST_DELAY = timedelta(minutes=5)
 _DELAYS_PER_WAIT = 4
 _OUTAGE = timedelta(hours=24)
+_REFUSED_ONCE = timedelta(seconds=30)
+_SOON = timedelta(seconds=2)
 _WITHOUT_SANDBOX = frozenset({Stage.QUEUED, Stage.IN_REVIEW, Stage.WAITING_FOR_USER})
 
 _FOR_GOOD: Mapping[type[SandboxError], WaitKind] = {
@@ -70,9 +74,16 @@ class TaskReconciler:
     """
 
     def __init__(
-        self, sessions: Sessions, runs: TaskRuns, steps: Mapping[Stage, Step], ending: Ending
+        self,
+        sessions: Sessions,
+        *,
+        forges: Forges,
+        runs: TaskRuns,
+        steps: Mapping[Stage, Step],
+        ending: Ending,
     ) -> None:
         self._sessions = sessions
+        self._forges = forges
         self._runs = runs
         self._steps = steps
         self._ending = ending
@@ -121,6 +132,8 @@ class TaskReconciler:
 
     async def _after_failure(self, work: TaskWork, error: SandboxError) -> timedelta | None:
         """Wait longer and longer while others fail; ask a person where waiting does not help."""
+        if isinstance(error, RemoteRefused) and work.in_stage_for < _REFUSED_ONCE:
+            return await self._mint_again(work, error)
         kind = _kind_of(error)
         if kind is None and work.in_stage_for > _OUTAGE:
             kind = WaitKind.ERROR
@@ -129,6 +142,14 @@ class TaskReconciler:
         log.info("step postponed stage=%s error=%s", work.task.stage, error)
         longer = min(max(work.in_stage_for / _DELAYS_PER_WAIT, _SHORTEST_DELAY), _LONGEST_DELAY)
         return max(error.retry_after or AGAIN, longer)
+
+    async def _mint_again(self, work: TaskWork, error: RemoteRefused) -> timedelta:
+        """Forget the credentials that git was refused with: a minted one may have been revoked."""
+        log.info("credentials minted anew stage=%s error=%s", work.task.stage, error)
+        adapter = await self._forges.adapter(work.repository.forge_id)
+        for access in GitAccess:
+            await adapter.refuse_credential(work.facts, access)
+        return _SOON
 
     async def _block(self, work: TaskWork, blocked: Blocked) -> timedelta | None:
         """Have the task wait for a person, unless one has spoken since the step began."""

@@ -96,9 +96,14 @@ class TaskWork:
     def in_stage_for(self) -> timedelta:
         return self.now - self.task.stage_at
 
+    @property
+    def ending_for(self) -> timedelta:
+        """How long ago it was decided that the task ends."""
+        return self.now - (self.task.outcome_at or self.now)
+
     def ending(self, outcome: Stage, reason: str) -> TaskMove:
         """Describe that the task is to end, once its work is saved and its sandbox deleted."""
-        return TaskMove(values={"outcome": outcome, "stage_at": self.now}, reason=reason)
+        return TaskMove(values={"outcome": outcome, "outcome_at": self.now}, reason=reason)
 
 
 class Step(Protocol):

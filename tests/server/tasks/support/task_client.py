@@ -3,11 +3,19 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import httpx
+from sqlalchemy import select, update
 
+from sandbox_client.models import SandboxState
 from sandbox_server.components import Components
+from sandbox_server.db.models import PullRequest, Sandbox, Task
+from sandbox_server.jobs.kinds import DRIFT_CHECK, TASK
+from sandbox_server.jobs.repository import JobRepository
+from tests.server.forges.support.git_server import git
+from tests.server.forges.support.world import ForgeWorld
 
 WAIT = 90
 ENDED = frozenset({"merged", "closed", "done", "failed", "cancelled", "timed-out"})
@@ -54,19 +62,101 @@ class TaskClient:
         found: list[dict[str, Any]] = (await self.get(f"/v1/tasks/{task_id}/{what}"))["items"]
         return found
 
-    async def until(self, task_id: str, *stages: str, timeout: float = WAIT) -> dict[str, Any]:
-        """Wait until a task is in one of these stages; another end of it fails the test."""
+    async def until(
+        self,
+        task_id: str,
+        *stages: str,
+        after: dict[str, Any] | None = None,
+        timeout: float = WAIT,
+    ) -> dict[str, Any]:
+        """Wait until a task is in one of these stages, entered since `after`; another end of it fails the test."""
+        known = None if after is None else after["stage_at"]
         last: dict[str, Any] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while True:
                     last = await self.task(task_id)
-                    if last["stage"] in stages:
+                    is_new = last["stage_at"] != known
+                    if is_new and last["stage"] in stages:
                         return last
-                    if last["stage"] in ENDED | {"waiting-for-user"}:
+                    if is_new and last["stage"] in ENDED | {"waiting-for-user"}:
                         break
                     await asyncio.sleep(0.1)
         raise AssertionError(f"{last['stage']}: {last['stage_reason']}")
+
+    async def until_run(self, task_id: str, *, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until a run's command has started."""
+        async with asyncio.timeout(WAIT):
+            while True:
+                runs = await self.items(task_id, "runs")
+                if len([run for run in runs if run["started_at"]]) >= count:
+                    return runs
+                await asyncio.sleep(0.1)
+
+    async def read_file(self, sandbox_id: str, path: str) -> str | None:
+        answer = await self.api.get(
+            f"/v1/sandboxes/{sandbox_id}/files/content", params={"path": path}
+        )
+        return answer.text if answer.status_code == 200 else None
+
+    async def until_file(self, sandbox_id: str, path: str) -> None:
+        """Wait until a file of a sandbox has content."""
+        async with asyncio.timeout(WAIT):
+            while not await self.read_file(sandbox_id, path):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.1)
+
+    async def kill_at_provider(self, sandbox_id: str) -> None:
+        """Kill a sandbox behind the server's back."""
+        async with self.components.sessions() as session:
+            row = await session.get_one(Sandbox, sandbox_id)
+        assert row.backend is not None
+        assert row.backend_sandbox_id is not None
+        await self.components.backends[row.backend].kill(row.backend_sandbox_id)
+        async with self.components.sessions.begin() as session:
+            await JobRepository(session).due(DRIFT_CHECK, row.backend)
+
+    async def sandboxes_of(self, task_id: str) -> list[str]:
+        """List all sandboxes that were created for a task."""
+        params = {"metadata.task": task_id, "state": list(SandboxState)}
+        answer = await self.api.get("/v1/sandboxes", params=params)
+        return [row["id"] for row in answer.json()["items"]]
+
+    async def sandbox_state(self, sandbox_id: str) -> str:
+        return str((await self.get(f"/v1/sandboxes/{sandbox_id}"))["state"])
+
+    async def events(self, **params: Any) -> list[dict[str, Any]]:
+        page = await self.get("/v1/events", type="task.", limit=200, **params)
+        found: list[dict[str, Any]] = page["items"]
+        return found
+
+    def subjects(self, world: ForgeWorld, branch: str) -> list[str]:
+        """List the subjects of a branch at the forge, newest first, without those of main."""
+        return self._git(world, "log", "--format=%s", f"main..{branch}").splitlines()
+
+    def patches(self, world: ForgeWorld, branch: str) -> str:
+        return self._git(world, "log", "--patch", f"main..{branch}")
+
+    def contains(self, world: ForgeWorld, head: str, sha: str) -> bool:
+        return sha in self._git(world, "rev-list", head).splitlines()
+
+    def _git(self, world: ForgeWorld, *args: str) -> str:
+        path = world.git.directory / f"{world.repository}.git"
+        return str(git("-C", str(path), *args))
+
+    def merge(self, world: ForgeWorld, number: int) -> None:
+        """Merge a pull request as a person."""
+        with world.github.owner as owner:
+            path = f"/repos/{world.repository}/pulls/{number}"
+            owner.put(f"{path}/merge", json={}).raise_for_status()
+
+    async def look_at_pulls(self) -> None:
+        """Let every pull request have been looked at long ago, so that it is looked at now."""
+        async with self.components.sessions.begin() as session:
+            await session.execute(
+                update(PullRequest).values(looked_at=PullRequest.created_at - timedelta(hours=1))
+            )
+            for task_id in await session.scalars(select(Task.id).where(Task.ended_at.is_(None))):
+                await JobRepository(session).due(TASK, task_id)
 
     async def cancel_all(self) -> None:
         """End what a failed test has left, so that no sandbox outlives it."""

@@ -1,0 +1,55 @@
+import asyncio
+
+import pytest
+
+from tests.server.support.full_server import serving_outside
+from tests.server.tasks.support.crashes import crashing
+
+pytestmark = pytest.mark.needs_engine
+
+# As many as a task has from its creation to its pull request, at least.
+COMMITS = 20
+
+
+@pytest.mark.timeout(400)
+async def test_crash__after_each_commit_nothing_is_done_twice_and_no_work_is_lost(
+    tasks, forge_world
+):
+    await tasks.add_repository(max_open=COMMITS, setup="true", checks="grep -q line- log")
+    with crashing(most=COMMITS) as crashes:
+        made = [await tasks.create('echo "line-$TASK_RUN" >> log') for _ in range(COMMITS)]
+        done = await asyncio.gather(
+            *(tasks.until(task["id"], "in-review", timeout=300) for task in made)
+        )
+    assert sorted(crashes.crashed.values()) == [*range(1, COMMITS + 1)]
+    pulls = forge_world.list_pulls(per_page="100")
+    assert sorted(pull["head"]["ref"] for pull in pulls) == sorted(t["branch"] for t in done)
+    for task in done:
+        assert forge_world.head(task["branch"]) == task["published_sha"]
+        found = await tasks.get(f"/v1/tasks/{task['id']}/diff")
+        for run in await tasks.items(task["id"], "runs"):
+            lines = found["diff"].count(f"\n+line-{run['number']}\n")
+            assert lines == 1 if is_done(run) else lines <= 1
+        assert len(await tasks.sandboxes_of(task["id"])) == 1
+
+
+def is_done(run):
+    return (run["kind"], run["outcome"]) == ("agent", "succeeded")
+
+
+@pytest.mark.timeout(300)
+async def test_crash__two_servers_on_one_database_make_one_pull_request_per_task(
+    tasks, forge_world, database_url, engine, tmp_path
+):
+    await tasks.add_repository(max_open=6)
+    (tmp_path / "other").mkdir()
+    key_file = tmp_path / "state" / "encryption.key"
+    (tmp_path / "other" / "encryption.key").write_bytes(key_file.read_bytes())
+    (tmp_path / "other" / "encryption.key").chmod(0o600)
+    async with serving_outside(
+        database_url, engine, state_dir=tmp_path / "other", forge_hosts=forge_world.hosts
+    ):
+        made = [await tasks.create(f"echo {n} > file-{n}") for n in range(6)]
+        done = [await tasks.until(task["id"], "in-review", timeout=200) for task in made]
+    pulls = forge_world.list_pulls(per_page="100")
+    assert sorted(pull["head"]["ref"] for pull in pulls) == sorted(t["branch"] for t in done)
