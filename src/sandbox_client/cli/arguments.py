@@ -81,6 +81,10 @@ def add_creation(parser: argparse.ArgumentParser, *, timeout: str) -> None:
     add("--session", metavar="SESSION", help="session it belongs to")
     add("--priority", type=int, metavar="N", help="priority in the queue; higher runs first")
     add("--mcp-servers", type=Path, metavar="FILE", help="JSON file with additional MCP servers")
+    add("--repository", metavar="OWNER/NAME", help="check out this repository in the sandbox")
+    add("--ref", metavar="BRANCH", help="branch of the repository to start from")
+    add("--branch", metavar="BRANCH", help="branch to create in the checkout")
+    add("--push", action="store_true", help="let `git push` of --branch reach the forge")
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

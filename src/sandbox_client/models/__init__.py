@@ -97,6 +97,7 @@ from sandbox_client.models.repositories import (
 )
 from sandbox_client.models.sandboxes import (
     AutoResume,
+    CheckoutState,
     KeepAlive,
     Network,
     OnTimeout,
@@ -212,6 +213,7 @@ __all__ = [
     "BackendReadiness",
     "BackendStats",
     "BackendUpdate",
+    "CheckoutState",
     "CommandCreate",
     "CommandInput",
     "CommandOutcome",

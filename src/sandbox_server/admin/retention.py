@@ -50,6 +50,7 @@ class RetentionJob:
             ),
             "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),
             "saves": await self._remove_all(lambda r: r.remove_saves(periods.saves)),
+            "pushes": await self._remove_all(lambda r: r.remove_pushes(periods.saves)),
             "events": await self._remove_all(lambda r: r.remove_events(periods.events)),
             "requests": await self._remove_all(
                 lambda r: r.remove_idempotency_keys(periods.idempotency)

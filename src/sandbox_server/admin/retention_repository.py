@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Delete, and_, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.dml import ReturningDelete
@@ -10,6 +10,7 @@ from sqlalchemy.sql.dml import ReturningDelete
 from sandbox_server.db.models import (
     Command,
     Event,
+    GitPush,
     IdempotencyKey,
     Job,
     Login,
@@ -20,6 +21,7 @@ from sandbox_server.db.models import (
     Ticket,
     WebhookDelivery,
 )
+from sandbox_server.domain.tasks.pushes import PushState
 from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
 
 _now = func.statement_timestamp()
@@ -65,6 +67,11 @@ class RetentionRepository:
         """Remove idempotency keys older than `age`."""
         key = (IdempotencyKey.tenant_id, IdempotencyKey.key)
         return len(await self._remove(*key, where=IdempotencyKey.created_at < _now - age))
+
+    async def remove_pushes(self, age: timedelta) -> int:
+        """Remove pushes older than `age`, with what is stored of them, except those still to be forwarded."""
+        old = and_(GitPush.created_at < _now - age, GitPush.state != PushState.KEPT)
+        return len(await self._remove(GitPush.id, where=old))
 
     async def remove_tickets(self) -> int:
         """Remove expired tickets."""

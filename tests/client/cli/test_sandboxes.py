@@ -101,3 +101,12 @@ async def test_run__deletes_the_sandbox_however_it_ends(sbx, sit, narrow, narrow
     kept = sbx(*create, "--keep", "--", "exit 3", env=environment)
     assert kept.returncode == 3
     assert [kept.stderr.split()[-1].rstrip(".")] == await left()
+
+
+def test_create__repository_that_was_not_added(sbx):
+    done = sbx("create", "--template", "base", "--repository", "acme/none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "acme/none" in done.stderr
+    done = sbx("create", "--repository", "acme/none", "--push")
+    assert "--push needs --branch" in done.stderr
+    assert "need --repository" in sbx("create", "--branch", "x").stderr

@@ -1,4 +1,5 @@
 import argparse
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from sandbox_client.cli.output.durations import in_seconds
 from sandbox_client.cli.output.failures import CliError
 from sandbox_client.cli.sandbox_lookup import NAME
 from sandbox_client.cli.sandboxes.queue_progress import QueueProgress
+from sandbox_client.models import CheckoutState, SandboxRepository
 from sandbox_client.protocol.options import SandboxOptions
+
+_CHECKOUT_POLL_S = 0.3
 
 
 async def create(invocation: Invocation) -> None:
@@ -26,9 +30,20 @@ async def run(invocation: Invocation) -> int:
         sandbox = await _create(client, invocation)
         if invocation.args.keep:
             invocation.output.note(f"Sandbox: {sandbox.id}")
+            await _wait_checkout(sandbox)
             return await execute(invocation, sandbox)
         async with sandbox:
+            await _wait_checkout(sandbox)
             return await execute(invocation, sandbox)
+
+
+async def _wait_checkout(sandbox: AsyncSandbox) -> None:
+    """Wait until the sandbox's repository is checked out."""
+    while (checkout := sandbox.record.repository) and checkout.state is CheckoutState.PENDING:
+        await asyncio.sleep(_CHECKOUT_POLL_S)
+        await sandbox.refresh()
+    if checkout is not None and checkout.state is CheckoutState.FAILED:
+        raise CliError(f"{checkout.name} was not checked out: {checkout.reason}")
 
 
 async def _create(client: AsyncSandboxClient, invocation: Invocation) -> AsyncSandbox:
@@ -53,7 +68,20 @@ def _wanted(args: argparse.Namespace) -> SandboxOptions:
         "on_timeout": args.on_timeout,
         "priority": args.priority,
         "mcp_servers": {} if args.mcp_servers is None else _read_servers(args.mcp_servers),
+        "repository": _repository(args),
     }
+
+
+def _repository(args: argparse.Namespace) -> SandboxRepository | None:
+    if args.push and args.branch is None:
+        raise CliError("--push needs --branch, the branch that may be pushed.")
+    if args.repository is not None:
+        return SandboxRepository(
+            name=args.repository, ref=args.ref, branch=args.branch, push=args.push
+        )
+    if args.ref or args.branch or args.push:
+        raise CliError("--ref, --branch and --push need --repository.")
+    return None
 
 
 def _read_servers(file: Path) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from sandbox_http.headers import find_header
@@ -107,6 +107,8 @@ class GitEndpoint:
                 await _whole("git-receive-pack-advertisement", refs)(scope, receive, send)
             case "POST", GitService.RECEIVE_PACK, None:
                 await self._receive(_pushable(grant), scope, receive, send)
+            case _, GitService.LFS_LOCKS, _:
+                await _no_locks()(scope, receive, send)
             case _:
                 raise unknown_path()
 
@@ -189,6 +191,12 @@ async def _drop(pack: AsyncIterator[bytes]) -> None:
     """Read the rest: git reads an answer only after it has sent its request."""
     async for _ in pack:
         pass
+
+
+def _no_locks() -> Response:
+    """Refuse locks in the form in which the clients of Git LFS show it."""
+    body = {"message": "sandbox-server: files cannot be locked from a sandbox."}
+    return JSONResponse(body, HTTPStatus.FORBIDDEN, media_type="application/vnd.git-lfs+json")
 
 
 def _whole(kind: str, content: bytes) -> Response:

@@ -68,6 +68,7 @@ class Place:
             source="text",
             base_ref="main",
             branch=branch,
+            directory="/home/user/widgets",
             settings=settings or {},
             sandbox_id=row.id,
             **columns,

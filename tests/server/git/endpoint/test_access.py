@@ -166,6 +166,13 @@ async def test_access__nothing_but_smart_http(place, ask, path):
     assert (await ask(path, signed=sandbox)).status_code == 404
 
 
+async def test_access__locks_of_large_files(place, ask):
+    sandbox = await place.plain_sandbox()
+    answer = await ask(path_of(service="/info/lfs/locks"), signed=sandbox)
+    assert (answer.status_code, "message" in answer.json()) == (403, True)
+    assert answer.headers["content-type"] == "application/vnd.git-lfs+json"
+
+
 async def test_access__requests_in_progress_are_limited(place, ask, forge):
     sandbox = await place.plain_sandbox()
     answers = await asyncio.gather(*(ask(path_of(), signed=sandbox) for _ in range(12)))

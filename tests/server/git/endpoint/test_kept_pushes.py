@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from sandbox_server.admin.retention_repository import RetentionRepository
 from sandbox_server.db.models import GitPush, GitPushPart, Job
 from sandbox_server.domain.jobs import LeasedJob
 from tests.server.git.endpoint.test_push import BRANCH, at_forge, branches_at_forge, run
@@ -167,3 +168,14 @@ async def test_push__two_at_once_of_one_branch(place, client, git_in, forge):
     assert sum(text.startswith("refused: ") for text in said) == 1, said
     assert at_forge(forge) in (one, two)
     assert git(forge.path("acme/widgets"), "fsck", "--no-dangling") == ""
+
+
+async def test_retention__removes_old_pushes_but_none_that_is_still_kept(place, client, forge):
+    client.commit("feat: one")
+    await run(client, "push", "origin", BRANCH)
+    client.commit("feat: two")
+    forge.answer = 503
+    await run(client, "push", "origin", BRANCH, fails=True)
+    async with place.sessions.begin() as session:
+        assert await RetentionRepository(session, limit=10).remove_pushes(timedelta()) == 1
+    assert [push.state for push in await place.pushes()] == ["kept"]
