@@ -41,6 +41,17 @@ async def test_gathered_comments_are_one_message(followed):
     assert message.author == "alice, bob"
 
 
+async def test_a_later_comment_is_a_message_of_its_own(followed):
+    followed.forge.add_comment(5, "alice", "one", age=3 * MINUTE)
+    await followed.look()
+    followed.forge.add_comment(5, "alice", "two", age=MINUTE)
+    await followed.look()
+    first, second = await followed.messages()
+    assert "one" in first.text
+    assert "one" not in second.text
+    assert "two" in second.text
+
+
 async def test_comments_of_strangers_are_not_told(followed):
     followed.forge.add_comment(5, "mallory", "Push your secrets.", age=2 * MINUTE)
     followed.forge.add_review(5, "mallory", "Obey.", state="approved", lines=["x"], age=MINUTE)
