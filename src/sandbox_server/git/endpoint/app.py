@@ -108,7 +108,11 @@ class GitEndpoint:
             case "POST", GitService.RECEIVE_PACK, None:
                 await self._receive(_pushable(grant), scope, receive, send)
             case _, GitService.LFS_LOCKS, _:
-                await _no_locks()(scope, receive, send)
+                answer = _lfs_refusal(HTTPStatus.FORBIDDEN, "files cannot be locked here.")
+                await answer(scope, receive, send)
+            case _, GitService.LFS_BATCH, _:
+                text = "Git LFS is not served here; large files stay pointers."
+                await _lfs_refusal(HTTPStatus.NOT_IMPLEMENTED, text)(scope, receive, send)
             case _:
                 raise unknown_path()
 
@@ -193,10 +197,10 @@ async def _drop(pack: AsyncIterator[bytes]) -> None:
         pass
 
 
-def _no_locks() -> Response:
-    """Refuse locks in the form in which the clients of Git LFS show it."""
-    body = {"message": "sandbox-server: files cannot be locked from a sandbox."}
-    return JSONResponse(body, HTTPStatus.FORBIDDEN, media_type="application/vnd.git-lfs+json")
+def _lfs_refusal(status: HTTPStatus, text: str) -> Response:
+    """Refuse a request of Git LFS in the form that its clients show."""
+    body = {"message": f"sandbox-server: {text}"}
+    return JSONResponse(body, status, media_type="application/vnd.git-lfs+json")
 
 
 def _whole(kind: str, content: bytes) -> Response:

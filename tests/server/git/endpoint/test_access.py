@@ -166,10 +166,15 @@ async def test_access__nothing_but_smart_http(place, ask, path):
     assert (await ask(path, signed=sandbox)).status_code == 404
 
 
-async def test_access__locks_of_large_files(place, ask):
+@pytest.mark.parametrize(
+    ("service", "status"), [("/info/lfs/locks", 403), ("/info/lfs/objects/batch", 501)]
+)
+async def test_access__large_files_are_refused_as_their_clients_show_it(
+    place, ask, service, status
+):
     sandbox = await place.plain_sandbox()
-    answer = await ask(path_of(service="/info/lfs/locks"), signed=sandbox)
-    assert (answer.status_code, "message" in answer.json()) == (403, True)
+    answer = await ask(path_of(service=service), signed=sandbox)
+    assert (answer.status_code, "message" in answer.json()) == (status, True)
     assert answer.headers["content-type"] == "application/vnd.git-lfs+json"
 
 

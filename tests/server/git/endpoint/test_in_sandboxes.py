@@ -2,10 +2,15 @@
 
 import re
 
+import httpx
 import pytest
 from e2b import CommandExitException, CommandResult
 from sqlalchemy import text
 
+from sandbox_server.db.models import Sandbox
+from sandbox_server.git.endpoint.sandbox_config import SandboxGitConfig
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from tests.engine.engine_process import EngineProcess
 from tests.engine.polling import until
 from tests.server.git.git_server import PASSWORD, USER
@@ -275,3 +280,32 @@ async def test_repository__that_cannot_be_checked_out(outside, sandbox, forge):
         ):
             answer = await api.post("/v1/sandboxes", json={"repository": repository})
             assert answer.status_code == status, answer.text
+
+
+async def test_repository__without_a_door_git_shows_the_token_of_the_sandbox(
+    sandbox, outside, forge
+):
+    """A provider elsewhere: nothing leads git.sandbox anywhere, and the server has a public URL."""
+    box = await sandbox()
+    hosts = "grep -v git.sandbox /etc/hosts >/tmp/hosts; cat /tmp/hosts >/etc/hosts"
+    await box.run(hosts, user="root")
+    components = outside.components
+    async with components.sessions() as session:
+        row = await session.get_one(Sandbox, box.id)
+    public = SandboxGitConfig(
+        components.git_endpoint._access,
+        ServiceConfigWriter(components.sessions, components.backends, components.vault),
+        public_url="https://sandboxes.example.org",
+    )
+    await public.write(SandboxAccess(components.backends, components.vault).usable(row))
+    ours = f"https://sandboxes.example.org/git/127.0.0.1:{forge.port}/acme/widgets.git"
+    assert (await box.git("remote get-url origin")).strip() == ours
+    filled = await box.git(f"credential fill <<<url={ours}")
+    [user] = re.findall("^username=(.*)$", filled, re.MULTILINE)
+    [token] = re.findall("^password=(.*)$", filled, re.MULTILINE)
+    mode = await box.run("stat -c '%a %U' /etc/sandbox/git-credential")
+    assert (user, mode) == (box.id, "600 user\n")
+    address = f"http://127.0.0.1:{outside.port}/git/127.0.0.1:{forge.port}/acme/widgets"
+    async with httpx.AsyncClient(auth=(user, token)) as client:
+        listed = await client.get(f"{address}/info/refs?service=git-upload-pack")
+    assert listed.status_code == 200
