@@ -1,4 +1,5 @@
 import asyncio
+import json
 
 import pytest
 
@@ -171,3 +172,19 @@ async def test_task__places_of_a_repository_are_given_out_by_priority(tasks):
     assert after["published_sha"] is not None
     events = [e for e in await tasks.events() if e["data"].get("stage") == "preparing"]
     assert [event["task_id"] for event in events] == [first["id"], high["id"], low["id"]]
+
+
+async def test_task__its_tools_find_it_described_in_the_checkout(tasks, forge_world):
+    number = forge_world.open_issue("Count is wrong", "It should be 2. <!-- hidden -->")
+    await tasks.add_repository(checks="true")
+    command = 'cp .git/task.json task.json; echo "All is well." > .git/task-summary.md'
+    task = await tasks.create(command, issue=number, instructions="Keep it small.")
+    done = await tasks.until(task["id"], "in-review")
+    assert done["summary"] == "All is well."
+    added = (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"].partition("\n+{")[2]
+    told = json.loads("{" + added.splitlines()[0])
+    assert told["directory"] == "/home/user/widgets"
+    assert told["issue"]["body"] == "It should be 2."
+    assert told["checks_command"] == "true"
+    assert told["messages"][0]["text"] == "Keep it small."
+    assert told["messages"][0]["is_new"] is True

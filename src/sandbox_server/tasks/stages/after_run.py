@@ -10,6 +10,7 @@ from sandbox_server.tasks.stages.checkout import SettledBranch, TaskCheckout
 from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE
 from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
+from sandbox_server.tasks.stages.task_file import SUMMARY_FILE
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
 from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
 from sandbox_server.tasks.wording import conventional
@@ -99,7 +100,8 @@ class AfterRun:
         self, task: Task, used: UsableSandbox, result: RunResult
     ) -> dict[str, object]:
         """Keep what the agent reported last: title and body of the pull request, and its last words."""
-        report = {**task.report, "summary": result.summary[-_LONGEST_WORDS:]}
+        told = await self._checkout.take_file(used, task, SUMMARY_FILE)
+        report = {**task.report, "summary": (told or result.summary)[-_LONGEST_WORDS:]}
         text = await self._checkout.take_file(used, task, REPORT_FILE)
         if text is not None:
             title, _, body = text.partition("\n")

@@ -16,6 +16,12 @@ from sandbox_server.tasks.stages.checkout import TaskCheckout
 from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE, PromptFacts, build_prompt
 from sandbox_server.tasks.stages.runs import NewRun, TaskRuns
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
+from sandbox_server.tasks.stages.task_file import (
+    SUMMARY_FILE,
+    TASK_FILE,
+    TaskFacts,
+    describe_task,
+)
 from sandbox_server.tasks.stages.work import AGAIN, TaskWork
 
 _SHORTEST_POLL = timedelta(seconds=0.5)
@@ -24,6 +30,8 @@ _POLLS_PER_RUN = 10
 _PROMPTS = "/tmp/.task-prompts"  # noqa: S108 - in the sandbox
 _CAUSES = {MessageOrigin.API: "message", MessageOrigin.SERVER: "server"}
 _RETRY = "retry"
+_ANSWERS = (REPORT_FILE, QUESTION_FILE, SUMMARY_FILE)
+_MOST_MESSAGES = 200
 
 
 class AgentWork:
@@ -66,7 +74,7 @@ class AgentWork:
             return await self._after_run.go_on(work, last)
         require_budget(work)
         used = await self._sandboxes.use(work)
-        await self._checkout.remove_files(used, task, REPORT_FILE, QUESTION_FILE)
+        await self._checkout.remove_files(used, task, *_ANSWERS)
         cause, cause_ref = _cause_of(untold, last)
         new = NewRun(
             kind=RunKind.AGENT,
@@ -81,6 +89,7 @@ class AgentWork:
 
     async def _start(self, work: TaskWork, run: TaskRun) -> timedelta:
         prompt = await self._build_prompt(work, run)
+        await self._write_task_file(work, run)
         if work.task.agent is not None:
             await self._runs.start_agent(work.caller, work.task, run, _agent_request(work, prompt))
         else:
@@ -115,6 +124,23 @@ class AgentWork:
             checks=work.settings.checks,
         )
         return build_prompt(facts, messages)
+
+    async def _write_task_file(self, work: TaskWork, run: TaskRun) -> None:
+        """Describe the task to the agent's tools."""
+        task, used = work.task, await self._sandboxes.use(work)
+        async with without_transaction(self._sessions) as session:
+            history = TaskHistoryRepository(session)
+            published = task.published_sha
+            facts = TaskFacts(
+                run_number=run.number,
+                messages=await history.list_messages(task.id, limit=_MOST_MESSAGES),
+                last_checks=await history.find_last_run(task.id, RunKind.CHECKS),
+                forge_checks=[]
+                if published is None
+                else await history.list_checks(task.repository_id, published),
+            )
+        path = f"{task.directory}/{TASK_FILE}"
+        await self._checkout.write_file(used, path, describe_task(work, facts))
 
     async def _command_request(self, work: TaskWork, run: TaskRun, prompt: str) -> CommandRequest:
         task = work.task
