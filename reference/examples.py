@@ -16,6 +16,8 @@ _LONGEST_TEXT = 60
 _MOST_LINES = 7
 _MORE = "…"
 
+_FORGE = "https://github.com"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
@@ -43,9 +45,11 @@ def read_answers() -> dict[str, str]:
     return answers
 
 
-def record(answers: dict[str, str], *, server: str) -> None:
-    """Store the answers, shortened and without secrets and ports of this machine."""
+def record(answers: dict[str, str], *, server: str, forges: Sequence[str] = ()) -> None:
+    """Store the answers, shortened and without secrets, ports of this machine and stand-ins of forges."""
     port = server.rpartition(":")[2]
+    for forge in forges:
+        answers = {name: answer.replace(forge, _FORGE) for name, answer in answers.items()}
     show = {example.operation: example.show for example in read_examples()}
     kept = {
         name: _shown(answer, show[name]).replace(port, "8100") for name, answer in answers.items()

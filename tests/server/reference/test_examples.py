@@ -29,7 +29,7 @@ def test_api_reference__every_example_gets_the_documented_response(tmp_path, for
         shell = Shell(tmp_path, forge, server=server.url, key=server.admin_key)
         answers = {example.operation: shell.call(example) for example in read_examples()}
     if "RECORD_EXAMPLES" in os.environ:
-        record(answers, server=server.url)
+        record(answers, server=server.url, forges=forge_world.hosts)
     shown = read_answers()
     show = {example.operation: example.show for example in read_examples()}
     assert {name: shape_of(told, show=show[name]) for name, told in answers.items()} == {

@@ -12,6 +12,7 @@ from sandbox_server.repositories.service import Repositories
 from sandbox_server.tasks.service import TaskQuery, TaskRequest, Tasks
 from sandbox_server.tasks.transitions import TaskChanged, TaskMove, TaskTransitions
 from tests.server.support.in_process_server import caller_of
+from tests.server.support.memory_forge import MemoryForges
 
 ISSUE = TaskRequest(source=TaskSource.ISSUE, source_ref="7", requester="eve")
 
@@ -53,7 +54,7 @@ async def repository(sessions, tenant_id):
 
 @pytest.fixture
 def tasks(sessions, vault):
-    return Tasks(sessions, Repositories(sessions, vault, None))
+    return Tasks(sessions, Repositories(sessions, vault, MemoryForges(sessions)))
 
 
 @pytest.fixture
