@@ -29,6 +29,8 @@ from sandbox_server.git.pkt_line import FLUSH, pkt_line
 from sandbox_server.git.process import GitLimits, open_git
 
 MAX_PACK = 2**30
+MAX_SCRATCH = 4 * MAX_PACK
+"""Of all pushes of one task or sandbox, refused ones included."""
 CAPABILITIES = (
     "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta "
     "object-format=sha1 agent=sandbox-server"
@@ -147,7 +149,9 @@ async def _one_at_a_time(path: Path) -> AsyncIterator[None]:
 
 
 def _require_room(path: Path) -> None:
-    if shutil.disk_usage(path).free < _MIN_FREE_DISK:
+    packs = (path / "objects" / "pack").glob("*.pack")
+    is_full = sum(pack.stat().st_size for pack in packs) > MAX_SCRATCH
+    if is_full or shutil.disk_usage(path).free < _MIN_FREE_DISK:
         raise PushRefused("the server has no room for it; the commits are still in the sandbox")
 
 

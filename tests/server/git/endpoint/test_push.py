@@ -3,12 +3,16 @@
 import asyncio
 import os
 import re
+import subprocess
 
+import httpx
 import pytest
 from sqlalchemy import text
 
 from sandbox_server.db.models import Task
 from sandbox_server.git.endpoint import pushing
+from sandbox_server.git.pkt_line import FLUSH, pkt_line
+from tests.server.git.endpoint.conftest import ADDRESS, TOKEN
 from tests.server.git.work_trees import git
 
 BRANCH = "task-42"
@@ -221,3 +225,46 @@ async def test_push__no_token_of_the_forge_is_seen_by_the_client(client, forge):
     assert "Authorization: Basic" in said
     assert "token-of-the-forge" not in said
     assert "eC1hY2Nlc3MtdG9rZW4" not in said  # base64 of x-access-token
+
+
+async def test_push__with_objects_missing_is_refused(place, sandbox, client, forge):
+    """A pack with a commit, without its tree and files."""
+    sha = client.commit(missing__txt="this is not sent")
+    packing = await asyncio.to_thread(
+        subprocess.run,
+        ["git", "pack-objects", "--stdout", "-q"],
+        cwd=client.directory,
+        input=f"{sha}\n".encode(),
+        capture_output=True,
+        check=True,
+    )
+    command = f"{'0' * 40} {sha} refs/heads/{BRANCH}\0 report-status".encode()
+    async with httpx.AsyncClient(auth=(sandbox.id, TOKEN)) as raw:
+        answer = await raw.post(
+            f"{place.url}/git/{ADDRESS}/git-receive-pack",
+            content=pkt_line(command) + FLUSH + packing.stdout,
+        )
+    assert answer.status_code == 200
+    assert f"ng refs/heads/{BRANCH}" in answer.text
+    assert f"refs/heads/{BRANCH}" not in branches_at_forge(forge)
+
+
+async def test_push__that_ends_in_the_middle_leaves_nothing(place, sandbox, client, forge):
+    client.commit()
+    command = f"{'0' * 40} {client.git('rev-parse', 'HEAD')} refs/heads/{BRANCH}\0 report-status"
+    async with httpx.AsyncClient(auth=(sandbox.id, TOKEN)) as raw:
+        answer = await raw.post(
+            f"{place.url}/git/{ADDRESS}/git-receive-pack",
+            content=pkt_line(command.encode()) + FLUSH + b"PACK\0\0\0\2\0\0",
+        )
+    assert f"ng refs/heads/{BRANCH}" in answer.text
+    assert await place.pushes() == []
+    await run(client, "push", "origin", BRANCH)
+    assert at_forge(forge) == client.git("rev-parse", "HEAD")
+
+
+async def test_push__refused_pushes_cannot_fill_the_disk(client, monkeypatch):
+    monkeypatch.setattr(pushing, "MAX_SCRATCH", 1_000_000)
+    client.commit(secret__py="token = 'ghp_" + "a1B2" * 9 + "'\n", big__bin=os.urandom(1_100_000))
+    assert "GitHub token" in await run(client, "push", "origin", BRANCH, fails=True)
+    assert "no room for it" in await run(client, "push", "origin", BRANCH, fails=True)
