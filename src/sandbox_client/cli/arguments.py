@@ -7,6 +7,8 @@ from typing import Any
 
 from sandbox_client.cli.output.durations import parse_duration
 
+Verbs = Any  # argparse's class for it is private
+
 ENV: dict[str, Any] = {
     "action": "append",
     "default": [],
@@ -24,6 +26,19 @@ def add_everywhere(parser: argparse.ArgumentParser, **default: Any) -> None:
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="print only results and errors", **default
     )
+
+
+def add_verb(
+    verbs: Verbs, name: str, does: str, run: str, *, takes_command: bool = False, **defaults: object
+) -> argparse.ArgumentParser:
+    """Add a subcommand; `run` is `module:function` in this package."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=does, description=f"{does[0].upper()}{does[1:]}.", allow_abbrev=False
+    )
+    # No default here: it would override an option given before the subcommand.
+    add_everywhere(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(run=run, takes_command=takes_command, **defaults)
+    return parser
 
 
 def add_sandbox(parser: argparse.ArgumentParser, **options: Any) -> None:

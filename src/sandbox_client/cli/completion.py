@@ -6,20 +6,40 @@ import shtab
 from sandbox_client.cli.invocation import Invocation
 from sandbox_client.cli.parser import build_parser
 
-# shtab's own support for command output would run the command when zsh loads the file.
-_SANDBOXES = {
-    "bash": "_sbx_sandboxes",
-    "zsh": "_sbx_sandboxes",
-    "fish": "(sbx ls --names 2>/dev/null)",
-    "tcsh": "`sbx ls --names`",
-    "preamble": {
-        "bash": '_sbx_sandboxes() { compgen -W "$(sbx ls --names 2>/dev/null)" -- "$1"; }',
-        "zsh": '_sbx_sandboxes() { compadd -- ${(f)"$(sbx ls --names 2>/dev/null)"} }',
-    },
-}
+
+def _printed_by(name: str, command: str) -> dict[str, str | dict[str, str]]:
+    """Complete the lines that a command prints. shtab's own support for this would run it when zsh loads the file."""
+    function = f"_sbx_{name}"
+    printed = f"{command} 2>/dev/null"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({printed})",
+        "tcsh": f"`{command}`",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({printed})" -- "$1"; }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({printed})"}} }}',
+        },
+    }
+
+
+_SANDBOXES = _printed_by("sandboxes", "sbx ls --names")
+_TASKS = _printed_by("tasks", "sbx -q task list --all")
+_REPOSITORIES = _printed_by("repositories", "sbx -q repo list")
+_FORGES = _printed_by("forges", "sbx -q forge list")
 _OF = {
     "sandbox": _SANDBOXES,
     "sandboxes": _SANDBOXES,
+    "task": _TASKS,
+    "tasks": _TASKS,
+    "repository": _REPOSITORIES,
+    "repositories": _REPOSITORIES,
+    "forge": _FORGES,
+    "forges": _FORGES,
+    "settings": shtab.FILE,
+    "token_file": shtab.FILE,
+    "private_key_file": shtab.FILE,
+    "webhook_secret_file": shtab.FILE,
     "source": shtab.FILE,
     "target": shtab.FILE,
     "mcp_servers": shtab.FILE,

@@ -42,7 +42,7 @@ def _run(words: Sequence[str]) -> int:
         ended: int = command.main(words[1:], program=f"sbx {_WORKSPACE}")
         return ended
     words, behind = _split(words)
-    parser = build_parser()
+    parser = build_parser(words)
     args, unknown = parser.parse_known_args(words)
     if unknown:
         hint = "; put -- before the command to run" if args.takes_command else ""

@@ -1,11 +1,12 @@
 """The argument parser of `sbx`. Standard library only, to keep the start fast."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from sandbox_client.cli.arguments import (
     ENV,
+    Verbs,
     add_command,
     add_creation,
     add_everywhere,
@@ -14,13 +15,13 @@ from sandbox_client.cli.arguments import (
     add_port,
     add_sandbox,
     add_sandboxes,
+    add_verb,
     add_where,
     count,
     duration,
     pair,
 )
-
-Verbs = Any  # argparse's class for it is private
+from sandbox_client.cli.task_verbs import add_forge_verbs, add_repository_verbs, add_task_verbs
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 SOURCES = ("events", "command", "terminal", "service", "agent")
@@ -34,7 +35,8 @@ The server URL and the API key are read from SANDBOX_SERVER_URL and SANDBOX_SERV
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Build the parser; subcommands of a group that is not among the words are left out, which saves time."""
     parser = argparse.ArgumentParser(
         prog="sbx",
         description="Manage sandboxes on a sandbox server.",
@@ -46,23 +48,17 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(metavar="COMMAND", required=True, dest="verb")
     for add in _VERBS:
         add(verbs)
-    return parser
-
-
-def _verb(
-    verbs: Verbs, name: str, does: str, run: str, *, takes_command: bool = False, **defaults: object
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name, help=does, description=f"{does[0].upper()}{does[1:]}.", allow_abbrev=False
-    )
-    # No default here: it would override an option given before the subcommand.
-    add_everywhere(parser, default=argparse.SUPPRESS)
-    parser.set_defaults(run=run, takes_command=takes_command, **defaults)
+    for name, add_group in _GROUPS.items():
+        add_group(verbs, is_named=words is None or name in words)
+    for add in _OF_SBX:
+        add(verbs)
     return parser
 
 
 def _create(verbs: Verbs) -> None:
-    parser = _verb(verbs, "create", "create a sandbox and print its id", "sandboxes.create:create")
+    parser = add_verb(
+        verbs, "create", "create a sandbox and print its id", "sandboxes.create:create"
+    )
     add_creation(parser, timeout="--timeout")
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument(
@@ -80,7 +76,9 @@ def _create(verbs: Verbs) -> None:
 
 def _run(verbs: Verbs) -> None:
     does = "run a command in a new sandbox, then delete the sandbox"
-    parser = _verb(verbs, "run", does, "sandboxes.create:run", takes_command=True, fails_with=125)
+    parser = add_verb(
+        verbs, "run", does, "sandboxes.create:run", takes_command=True, fails_with=125
+    )
     add_creation(parser, timeout="--sandbox-timeout")
     add_execution(parser)
     parser.add_argument(
@@ -95,7 +93,7 @@ def _run(verbs: Verbs) -> None:
 
 
 def _ls(verbs: Verbs) -> None:
-    parser = _verb(verbs, "ls", "list sandboxes; with -q only their ids", "sandboxes.listing:ls")
+    parser = add_verb(verbs, "ls", "list sandboxes; with -q only their ids", "sandboxes.listing:ls")
     parser.add_argument(
         "-a", "--all", action="store_true", help="include deleted and failed sandboxes"
     )
@@ -115,7 +113,7 @@ def _ls(verbs: Verbs) -> None:
 
 def _show(verbs: Verbs) -> None:
     add_sandbox(
-        _verb(
+        add_verb(
             verbs,
             "show",
             "show the details and the latest events of a sandbox",
@@ -126,7 +124,9 @@ def _show(verbs: Verbs) -> None:
 
 def _exec(verbs: Verbs) -> None:
     does = "run a command in a sandbox; a single word is run by the shell, several words are run as they are"
-    parser = _verb(verbs, "exec", does, "commands.exec:exec_", takes_command=True, fails_with=125)
+    parser = add_verb(
+        verbs, "exec", does, "commands.exec:exec_", takes_command=True, fails_with=125
+    )
     parser.set_defaults(attach=None, keep=True)
     add_execution(parser)
     parser.add_argument("-e", "--env", dest="command_env", **ENV)
@@ -142,7 +142,9 @@ def _exec(verbs: Verbs) -> None:
 
 def _shell(verbs: Verbs) -> None:
     does = "open a terminal in a sandbox; type ~. at the start of a line to detach"
-    parser = _verb(verbs, "shell", does, "commands.shell:shell", takes_command=True, fails_with=125)
+    parser = add_verb(
+        verbs, "shell", does, "commands.shell:shell", takes_command=True, fails_with=125
+    )
     add_where(parser)
     parser.add_argument("-e", "--env", dest="command_env", **ENV)
     parser.add_argument(
@@ -155,7 +157,7 @@ def _shell(verbs: Verbs) -> None:
 
 
 def _cp(verbs: Verbs) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "cp",
         "copy files between this machine and a sandbox; - means stdin or stdout",
@@ -174,7 +176,7 @@ def _cp(verbs: Verbs) -> None:
 
 def _tail(verbs: Verbs) -> None:
     does = "follow the output of a command until it exits, then exit with its exit code"
-    parser = _verb(verbs, "tail", does, "commands.tail:tail")
+    parser = add_verb(verbs, "tail", does, "commands.tail:tail")
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
         "-n",
@@ -201,7 +203,7 @@ def _tail(verbs: Verbs) -> None:
 
 def _logs(verbs: Verbs) -> None:
     does = "show events of sandboxes and the output of their commands"
-    parser = _verb(verbs, "logs", does, "logs.logs:logs")
+    parser = add_verb(verbs, "logs", does, "logs.logs:logs")
     add_following(parser)
     parser.add_argument(
         "--source",
@@ -214,7 +216,7 @@ def _logs(verbs: Verbs) -> None:
 
 
 def _events(verbs: Verbs) -> None:
-    parser = _verb(verbs, "events", "show events of one sandbox, or of all", "logs.logs:events")
+    parser = add_verb(verbs, "events", "show events of one sandbox, or of all", "logs.logs:events")
     add_following(parser)
     parser.add_argument(
         "--type",
@@ -229,23 +231,23 @@ def _events(verbs: Verbs) -> None:
 
 def _pause(verbs: Verbs) -> None:
     does = "pause sandboxes; their memory and files are kept"
-    add_sandboxes(_verb(verbs, "pause", does, "sandboxes.lifecycle_verbs:pause"))
+    add_sandboxes(add_verb(verbs, "pause", does, "sandboxes.lifecycle_verbs:pause"))
 
 
 def _resume(verbs: Verbs) -> None:
     add_sandboxes(
-        _verb(verbs, "resume", "resume paused sandboxes", "sandboxes.lifecycle_verbs:resume")
+        add_verb(verbs, "resume", "resume paused sandboxes", "sandboxes.lifecycle_verbs:resume")
     )
 
 
 def _rm(verbs: Verbs) -> None:
     add_sandboxes(
-        _verb(verbs, "rm", "delete sandboxes and their files", "sandboxes.lifecycle_verbs:rm")
+        add_verb(verbs, "rm", "delete sandboxes and their files", "sandboxes.lifecycle_verbs:rm")
     )
 
 
 def _port(verbs: Verbs) -> None:
-    parser = _verb(verbs, "port", "print the URL of a port of a sandbox", "sandboxes.ports:port")
+    parser = add_verb(verbs, "port", "print the URL of a port of a sandbox", "sandboxes.ports:port")
     add_port(parser)
     parser.add_argument(
         "--link",
@@ -258,13 +260,15 @@ def _port(verbs: Verbs) -> None:
 
 
 def _open(verbs: Verbs) -> None:
-    parser = _verb(verbs, "open", "open a port of a sandbox in a browser", "sandboxes.ports:open_")
+    parser = add_verb(
+        verbs, "open", "open a port of a sandbox in a browser", "sandboxes.ports:open_"
+    )
     add_port(parser)
     parser.add_argument("--path", help="path to open, for example /docs")
 
 
 def _login(verbs: Verbs) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "login",
         "save the server URL and an API key",
@@ -275,7 +279,7 @@ def _login(verbs: Verbs) -> None:
 
 def _completion(verbs: Verbs) -> None:
     does = "print a completion script for a shell"
-    parser = _verb(verbs, "completion", does, "completion:completion")
+    parser = add_verb(verbs, "completion", does, "completion:completion")
     parser.add_argument("shell", choices=SHELLS)
 
 
@@ -287,6 +291,7 @@ def _workspace(verbs: Verbs) -> None:
 
 
 _VERBS = (
-    _create, _run, _ls, _show, _exec, _shell, _cp, _tail, _logs, _events,
-    _pause, _resume, _rm, _port, _open, _workspace, _login, _completion,
+    _create, _run, _ls, _show, _exec, _shell, _cp, _tail, _logs, _events, _pause, _resume, _rm, _port, _open,
 )  # fmt: skip
+_GROUPS = {"task": add_task_verbs, "repo": add_repository_verbs, "forge": add_forge_verbs}
+_OF_SBX = (_workspace, _login, _completion)

@@ -43,6 +43,11 @@ def test_sbx__unreachable_server_is_reported_at_once_with_advice():
         ("rm", "web", "--", "x"),
         ("cp", "a", "b"),
         ("logs", "web", "-n", "-1"),
+        ("task",),
+        ("task", "run"),
+        ("task", "run", "acme/widgets", "x", "--agent", "claude", "--command", "true"),
+        ("task", "run", "acme/widgets", "x", "--detach", "--wait", "1s"),
+        ("forge", "set", "github"),
     ],
 )
 def test_sbx__usage_errors_exit_with_2(words):
