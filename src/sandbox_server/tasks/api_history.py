@@ -17,6 +17,7 @@ from sandbox_client.models import (
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import PLACED, WORKED_IN, may_fail_with
 from sandbox_server.http.deps import Operator, Reader, TaskIdPath, depends_on
+from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import (
     DEFAULT_LIMIT,
     Cursor,
@@ -58,7 +59,7 @@ OF_GIT = (
     *(errors.ForgeError, errors.ForgeNotFound),
 )
 
-router = APIRouter(prefix="/v1/tasks/{task_id}", tags=["tasks"])
+router = APIRouter(route_class=JsonRoute, prefix="/v1/tasks/{task_id}", tags=["tasks"])
 
 
 @router.get("/runs")
@@ -117,7 +118,7 @@ async def save_task(task_id: TaskIdPath, caller: Operator, history: HistoryDep) 
 )
 @may_fail_with(errors.SaveNotFound)
 async def read_task_save(
-    task_id: TaskIdPath, number: SaveNumber, caller: Reader, history: HistoryDep
+    task_id: TaskIdPath, number: SaveNumber, caller: Operator, history: HistoryDep
 ) -> Response:
     """Download a save as a git bundle. In a clone of the repository: `git fetch FILE refs/sandbox/save`."""
     content = await history.read_save(caller, task_id, number)
@@ -172,7 +173,7 @@ async def list_task_checks(
 @may_fail_with(errors.InvalidRequest, errors.SaveNotFound, errors.RepositoryNotFound, *OF_GIT)
 async def get_task_diff(
     task_id: TaskIdPath,
-    caller: Reader,
+    caller: Operator,
     history: HistoryDep,
     old: OldPoint = "base",
     to: Point = "head",

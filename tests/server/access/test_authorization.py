@@ -11,12 +11,17 @@ from tests.server.support.unreachable_backend import backends_nowhere
 
 ABSENT = "0" * 20
 OPEN = {"/healthz", "/readyz", "/version"}
+# Forges sign what they send; see tests/server/forges/test_webhooks.py.
+SIGNED = "/v1/webhooks/{forge_id}"
 # Resources shared by all tenants: admins only.
 SHARED = ("/v1/jobs", "/v1/keys", "/v1/tenants")
 # Requests to a tool server require access to the sandbox.
 INSIDE = ("/v1/sandboxes/{sandbox_id}/mcp/", "/v1/sandboxes/{sandbox_id}/agent/socket")
 # Files may contain secrets.
-CONTENTS = tuple(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive"))
+CONTENTS = (
+    *(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive")),
+    *("/v1/tasks/{task_id}/diff", "/v1/tasks/{task_id}/saves/{number}/content"),
+)
 # Read-only keys can create read-only tickets.
 READERS_OWN = {"/v1/tickets"}
 # For our own page with any scope: see test_logins.py.
@@ -69,13 +74,13 @@ async def test_authorization__only_public_operations_answer_without_a_key(strang
         for operation in operations
         if (await call(stranger, operation)).status_code != 401
     }
-    assert answering == OPEN
+    assert answering == OPEN | {SIGNED}
 
 
 async def test_authorization__a_read_only_key_cannot_change_anything(app, make_key, operations):
     async with caller_of(app, await make_key(scopes=["read"])) as reader:
         for operation in operations:
-            if operation.path == PAGES_OWN:
+            if operation.path in {PAGES_OWN, SIGNED}:
                 continue
             refused = (await call(reader, operation)).status_code == 403
             changes = operation.method != "get" or operation.path.startswith(

@@ -62,6 +62,30 @@ ROWS = {
         INSERT INTO commands (id, tenant_id, sandbox_id, cmd, kind, agent)
             VALUES ('r', 't', 's-running', '', 'agent', '{"agent": "claude"}')""",
     "0011": r"INSERT INTO logins (id, hash, key_id, expires_at) VALUES ('l', '\x07', 'k', '2027-01-01Z')",
+    "0012": r"""
+        INSERT INTO forges (id, tenant_id, name, kind, git_url, auth) VALUES ('f', 't', 'github', 'git', 'https://forge', 'none');
+        INSERT INTO forge_tokens (forge_id, repository, access, token_sealed, expires_at)
+            VALUES ('f', '1', 'read', '\x08', '2027-01-01Z');
+        INSERT INTO forge_budgets (forge_id, account, resource) VALUES ('f', 'token', 'core');
+        INSERT INTO webhook_deliveries (id, forge_id, delivery_id, kind, action, digest) VALUES ('w', 'f', 'd', 'push', '', '\x09');
+        INSERT INTO repositories (id, tenant_id, forge_id, external_id, full_name, default_branch, url)
+            VALUES ('r', 't', 'f', '1', 'acme/widgets', 'main', 'https://forge/acme/widgets');
+        INSERT INTO tasks (id, tenant_id, repository_id, title, instructions, source, base_ref, directory)
+            VALUES ('a', 't', 'r', 'Fix it', 'Fix it.', 'text', 'main', '/workspace');
+        INSERT INTO task_messages (id, task_id, origin, text) VALUES ('e', 'a', 'api', 'Fix it.');
+        INSERT INTO task_runs (task_id, number, kind, cause, cause_ref, sandbox_id) VALUES ('a', 1, 'agent', 'created', '', 's-running');
+        INSERT INTO task_saves (task_id, number, kind, cause, sha, head_sha, tree, base_sha, mark, size)
+            VALUES ('a', 1, 'wip', 'run', 'c', 'b', 'd', 'a', 'm', 1);
+        INSERT INTO task_save_parts (id, task_id, number, part, content_sealed) VALUES ('o', 'a', 1, 1, '\x0a');
+        INSERT INTO pull_requests (repository_id, number, task_id, url, lifecycle, head_ref, head_sha, base_ref, provider_updated_at)
+            VALUES ('r', 1, 'a', 'https://forge/1', 'open', 'task-a', 'b', 'main', '2026-01-01Z');
+        INSERT INTO forge_checks (repository_id, sha, external_id, name, origin) VALUES ('r', 'b', '1', 'test', 'job');
+        INSERT INTO forge_writes (id, forge_id, task_id, kind, key) VALUES ('i', 'f', 'a', 'comment', 'k');
+        INSERT INTO events (tenant_id, seq, task_id, type, data) VALUES ('t', 3, 'a', 'task.created', '{}')""",
+    "0013": r"""
+        INSERT INTO git_pushes (id, tenant_id, repository_id, sandbox_id, branch, new_sha, state, size)
+            VALUES ('p', 't', 'r', 's-running', 'task-a', 'b', 'kept', 1);
+        INSERT INTO git_push_parts (id, push_id, part, content_sealed) VALUES ('q', 'p', 1, '\x0b')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

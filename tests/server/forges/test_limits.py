@@ -195,7 +195,7 @@ async def test_limits__writes_are_serial_and_apart_over_servers(
     )
     assert (len(begun), most) == (4, 1)
     apart = [later - earlier for earlier, later in itertools.pairwise(begun)]
-    assert min(apart) > 0.25
+    assert min(apart) > 0.15  # without the interval it is the 0.1 s of the answer
 
 
 @pytest.mark.parametrize(

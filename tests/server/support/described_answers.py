@@ -51,8 +51,7 @@ class Operation:
         if "application/json" not in content:
             return {}
         schema = content["application/json"]["schema"]
-        schema = schema.get("anyOf", [schema])[0]
-        return self.schemas[schema["$ref"].rpartition("/")[2]]
+        return self._resolved(schema.get("anyOf", [schema])[0])
 
 
 async def require_described(response: httpx.Response) -> None:
