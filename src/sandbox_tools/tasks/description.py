@@ -78,7 +78,8 @@ def _of_task(task: CheckedOutTask) -> Iterator[str]:
     if isinstance(issue, dict):
         yield from _of_issue(issue)
     for message in task.entries("messages"):
-        yield from _of_message(message)
+        if message.get("text") != task.text("instructions"):
+            yield from _of_message(message)
     yield _RULES.format(branch=task.text("branch"))
 
 

@@ -188,3 +188,12 @@ async def test_task__its_tools_find_it_described_in_the_checkout(tasks, forge_wo
     assert told["checks_command"] == "true"
     assert told["messages"][0]["text"] == "Keep it small."
     assert told["messages"][0]["is_new"] is True
+
+
+async def test_task__a_run_postpones_the_deadline_of_its_sandbox_once_a_minute(tasks):
+    await tasks.add_repository()
+    task = await tasks.create("sleep 4; echo two >> README.md")
+    await tasks.until(task["id"], "in-review")
+    log = await tasks.items(task["id"], "log")
+    postponed = [each for each in log if each.get("type") == "sandbox.deadline_changed"]
+    assert len(postponed) <= 1

@@ -102,7 +102,8 @@ def _lines(found: ForgeCheckRead) -> Iterator[str]:
     for limit in found.limits:
         paused = "" if limit.paused_until is None else f", paused: {limit.paused_reason}"
         resets = "" if limit.reset_at is None else f", resets {format_relative(limit.reset_at)}"
-        yield f"limit     {limit.resource}: {limit.remaining} of {limit.limit} left{resets}{paused}"
+        left = "unknown" if limit.limit is None else f"{limit.remaining} of {limit.limit} left"
+        yield f"limit     {limit.resource}: {left}{resets}{paused}"
 
 
 def _missing(permission: MissingPermissionRead) -> str:

@@ -55,7 +55,9 @@ async def show(invocation: Invocation) -> None:
     facts = list(_facts(task, pull))
     widest = max(len(label) for label, _ in facts)
     for label, fact in facts:
-        output.print(f"{output.paint(label.ljust(widest), 'dim')}  {escape_controls(fact)}")
+        for number, line in enumerate(fact.splitlines()):
+            named = "" if number else label
+            output.print(f"{output.paint(named.ljust(widest), 'dim')}  {escape_controls(line)}")
     _show_runs(output, runs)
 
 

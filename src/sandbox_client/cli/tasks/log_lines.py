@@ -10,7 +10,6 @@ from sandbox_client.console.escape import escape_controls
 from sandbox_client.events import LogItem
 from sandbox_client.models import LogEvent, LogRecord
 
-_STAGE = "task.stage"
 _COLOURS = {
     "waiting-for-user": "yellow",
     "failed": "red",
@@ -20,8 +19,8 @@ _COLOURS = {
     "merged": "green",
     "done": "green",
 }
-# The stage says the same.
-_LEFT_OUT = frozenset({"task.waiting", "task.ended"})
+# The stage says the same; a run extends its sandbox's deadline all the time.
+_LEFT_OUT = frozenset({"task.waiting", "task.ended", "sandbox.deadline_changed"})
 
 
 class TaskLogLines:

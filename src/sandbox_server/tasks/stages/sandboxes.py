@@ -1,6 +1,6 @@
 import logging
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox, Task
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _WAIT = timedelta(seconds=15)
 _AWAKE_FOR = timedelta(minutes=10)
 _LIFETIME = timedelta(hours=2)
+_EXTENDED_EVERY = timedelta(minutes=1)
 _WITH_AGENTS = "agent-full"
 
 
@@ -77,6 +78,8 @@ class TaskSandboxes:
             raise SandboxLost("The sandbox of the run has ended.")
         if row.state is not State.RUNNING:
             await self.use(work)
+        elif _is_extended(row, work.now):
+            return
         with suppress(InvalidTransition):
             await self._controller.keep_awake(
                 work.caller, row.id, awake_for=_AWAKE_FOR, timeout=_LIFETIME
@@ -123,6 +126,13 @@ class TaskSandboxes:
             on_timeout=OnTimeout.PAUSE,
             priority=task.priority,
         )
+
+
+def _is_extended(row: Sandbox, now: datetime) -> bool:
+    """Return whether both deadlines were postponed lately: each time is an event in the log."""
+    awake, expiry = row.awake_until, row.expires_at
+    is_awake = awake is not None and awake > now + _AWAKE_FOR - _EXTENDED_EVERY
+    return is_awake and (expiry is None or expiry > now + _LIFETIME - _EXTENDED_EVERY)
 
 
 def _once(task: Task) -> Idempotency:
