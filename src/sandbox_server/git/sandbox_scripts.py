@@ -196,8 +196,9 @@ size=$(wc -c <"$SCRATCH/bundle")
 echo "size $size"
 if [ "$size" -gt "$MAX_BUNDLE" ]; then
     run rev-list --objects "$save" ${base:+"^$base"} |
-        run cat-file --batch-check='%(objectsize:disk) %(rest)' | sort -rn | head -n 5 |
-        while read -r bytes name; do echo "largest $name ($((bytes >> 20)) MiB)"; done
+        run cat-file --batch-check='%(objecttype) %(objectsize:disk) %(rest)' |
+        grep '^blob ' | sort -rn -k 2 | head -n 5 |
+        while read -r _ bytes name; do echo "largest $name ($((bytes >> 20)) MiB)"; done
     exit 0
 fi
 if [ -n "$base" ]; then

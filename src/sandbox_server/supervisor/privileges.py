@@ -1,12 +1,14 @@
 """Drops the privileges of root to an unprivileged account."""
 
 import ctypes
+import errno
 import os
 import signal
 import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox_server.db.account import Account
@@ -125,7 +127,16 @@ def _release_disks() -> None:
     mounts = [line.split(" ")[:2] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for device, target in reversed(mounts):
         if _is_of_engine(device, Path(target)):
-            _call("umount2", target.encode(), _MNT_DETACH)
+            _unmount(target)
+
+
+def _unmount(target: str) -> None:
+    """Unmount what may be gone: an engine that deletes a sandbox removes its mounts everywhere."""
+    try:
+        _call("umount2", target.encode(), _MNT_DETACH)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):
+            raise
 
 
 def _is_of_engine(device: str, target: Path) -> bool:
@@ -135,7 +146,9 @@ def _is_of_engine(device: str, target: Path) -> bool:
         return False
     # The engine mounts an image beside it.
     note = Path("/sys/block", Path(device).name, "loop/backing_file")
-    return note.exists() and Path(note.read_text().rstrip("\n")).parent == target.parent
+    with suppress(OSError):  # the loop device may be detached meanwhile
+        return Path(note.read_text().rstrip("\n")).parent == target.parent
+    return False
 
 
 def _uncover(hidden: dict[Path, Path]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from e2b import Sandbox
 
 import sandbox_server
+from sandbox_server.supervisor import privileges
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
 
@@ -69,3 +70,10 @@ def test_privileges__programs_that_the_account_cannot_read_are_named(server, clo
     assert refused.returncode != 0
     assert f"chmod -R go+rX {closed / 'clone' / 'src'}" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_privileges__a_disk_that_the_engine_removes_meanwhile_does_not_keep_a_server_from_starting(
+    tmp_path,
+):
+    privileges._unmount(str(tmp_path / "gone"))
+    privileges._unmount(str(tmp_path))  # there, but not mounted any more

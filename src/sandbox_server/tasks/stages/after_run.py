@@ -2,6 +2,7 @@ from datetime import timedelta
 
 from sandbox_server.db.models import Task, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.errors import SaveTooLarge
 from sandbox_server.domain.tasks.stages import MessageOrigin, RunOutcome, Stage
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
@@ -43,12 +44,12 @@ class AfterRun:
     async def end(self, work: TaskWork, run: TaskRun, result: RunResult) -> timedelta:
         """Save first, then commit what the agent has left, read its report, and end the run."""
         used = await self._sandboxes.use(work)
-        save = await self._saves.take(work.task, used, cause=f"run {run.number}")
-        settled = SettledBranch(head=save.head_sha)
-        if result.outcome is RunOutcome.SUCCEEDED:
-            settled = await self._settle(work, used, run)
+        try:
+            settled, head = await self._keep(work, used, run, result)
+        except SaveTooLarge as error:
+            return await self._without_save(work, run, result, error)
         report = await self._report(work.task, used, result)
-        values = {"head_sha": settled.head or save.head_sha, "report": report}
+        values = {"head_sha": settled.head or head, "report": report}
         blocked = await self._blocked(work, used, result, settled)
         move = TaskMove(values=values) if blocked is None else blocked.move(values)
         ended = EndedRun(result=result, head_after=settled.head, move=move)
@@ -67,6 +68,28 @@ class AfterRun:
             return await self._without_change(work, last)
         move = TaskMove(stage=Stage.CHECKING, reason="The agent has finished.")
         await self._transitions.commit(task, move)
+        return AGAIN
+
+    async def _keep(
+        self, work: TaskWork, used: UsableSandbox, run: TaskRun, result: RunResult
+    ) -> tuple[SettledBranch, str | None]:
+        """Save the work, and commit what is left of a successful run; gives the head that was saved, too."""
+        save = await self._saves.take(work.task, used, cause=f"run {run.number}")
+        if result.outcome is RunOutcome.SUCCEEDED:
+            return await self._settle(work, used, run), save.head_sha
+        return SettledBranch(head=save.head_sha), save.head_sha
+
+    async def _without_save(
+        self, work: TaskWork, run: TaskRun, result: RunResult, error: SaveTooLarge
+    ) -> timedelta:
+        """End the run, so that the agent can be told to make its work smaller; it stays in the sandbox."""
+        blocked = Blocked(
+            WaitKind.SAVE,
+            f"{error} It is in the sandbox only. Tell the agent to remove large files from its commits, "
+            "or to list them in .gitignore.",
+            actions=("message", "cancel"),
+        )
+        await self._runs.end(work.task, run, EndedRun(result=result, move=blocked.move()))
         return AGAIN
 
     async def _settle(self, work: TaskWork, used: UsableSandbox, run: TaskRun) -> SettledBranch:

@@ -113,6 +113,15 @@ class GithubEmulator:
         fault = {"path": path, "method": method, "times": times, "body": text, **answer}
         self._tell("faults", fault)
 
+    def lose(self, what: str, *, path: str = "", method: str | None = None, times: int = 1) -> None:
+        """Close the connection of the next requests: `request` does nothing, `answer` does it and tells nobody."""
+        self._tell("faults", {"path": path, "method": method, "times": times, "lost": what})
+
+    def credentials(self) -> list[str]:
+        """List all tokens that are known or were used: of people, minted ones, JWTs of Apps."""
+        found: list[str] = httpx.get(f"{self.url}/_world/credentials").json()
+        return found
+
     def revoke(self, token: str | None = None) -> None:
         """Make all minted tokens invalid, and this one."""
         self._tell("revoke", {"token": token})

@@ -33,6 +33,7 @@ export class Front {
     this.hook = this.app?.webhook_url
     this.tokens = new Map(Object.keys(seed.tokens ?? {}).map((token) => [token, {}]))
     this.revoked = new Set()
+    this.used = new Set()
     this.seen = []
     this.faults = []
     this.here = new Map() // a commit's id at the git server -> its id here, where they differ
@@ -58,6 +59,7 @@ export class Front {
     } catch (error) {
       said = json(error.status ?? 500, error.document ?? { message: String(error.stack) })
     }
+    if (said.isLost) return response.destroy()
     response.writeHead(said.status, said.headers)
     response.end(said.body)
   }
@@ -67,11 +69,12 @@ export class Front {
     if (path.startsWith('/_world/')) return this.world(path.slice(8), request, body)
     const fault = this.takeFault(request.method, path)
     this.seen.push({ method: request.method, path: request.url, status: fault?.status })
-    if (fault) return { status: fault.status, headers: { 'content-type': 'application/json', ...fault.headers }, body: fault.body ?? '' }
+    if (fault?.lost === 'request') return { isLost: true }
+    if (fault && !fault.lost) return { status: fault.status, headers: { 'content-type': 'application/json', ...fault.headers }, body: fault.body ?? '' }
     this.requireToken(request)
     const told = await this.route(request, path, body)
     this.seen.at(-1).status = told.status
-    return this.tagged(request, told)
+    return { ...this.tagged(request, told), isLost: fault?.lost === 'answer' }
   }
 
   takeFault(method, path) {
@@ -82,6 +85,7 @@ export class Front {
 
   requireToken(request) {
     const token = tokenOf(request)
+    this.used.add(token)
     const isJwt = token.split('.').length === 3
     if (this.revoked.has(token) || (token && !isJwt && !this.tokens.has(token))) {
       throw new Problem(401, { message: 'Bad credentials', documentation_url: 'https://docs.github.com/rest' })
@@ -268,6 +272,8 @@ export class Front {
       case 'faults':
         this.faults.push({ times: 1, ...given })
         return json(200, {})
+      case 'credentials':
+        return json(200, [...new Set([...this.used, ...this.tokens.keys()])].filter(Boolean))
       case 'requests':
         return json(200, this.seen)
       case 'revoke':
