@@ -7,8 +7,10 @@ from sqlalchemy import func, select
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import ForgeError, ForgeNotFound
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.tasks.forges import Comment, RepositoryFacts, Subject
+from sandbox_server.domain.tasks.forges import Comment, PullLifecycle, RepositoryFacts, Subject
 from sandbox_server.forges.adapter import ForgeAdapter
+from sandbox_server.jobs.kinds import PULL_REQUEST
+from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import ForgeDirectory
 from sandbox_server.tasks.forge_failures import repeat_at
@@ -74,6 +76,9 @@ class OutboxWorker:
             result = await write.do()
         async with self._sessions.begin() as session:
             await Outbox(session).finish(pending.row, result)
+            if pending.row.kind == "pull":
+                subject = f"{pending.repository.id}/{write.number}"
+                await JobRepository(session).wake(PULL_REQUEST, subject)
 
     async def _now(self) -> datetime:
         async with without_transaction(self._sessions) as session:
@@ -92,7 +97,7 @@ class _Write:
         self._forge = pending.forge
         self._repository = repository
         self._payload: dict[str, Any] = pending.row.payload
-        self._number = int(self._payload["number"])
+        self.number = int(self._payload["number"])
 
     @property
     def _body(self) -> str:
@@ -107,7 +112,7 @@ class _Write:
         match self._row.kind:
             case "comment" if not self._row.result:
                 found = await self._adapter.find_comment(
-                    self._repository, self._number, marker(self._row.id), on=self._on
+                    self._repository, self.number, marker(self._row.id), on=self._on
                 )
             case "reply":
                 found = await self._find_reply()
@@ -124,29 +129,40 @@ class _Write:
             case "reply":
                 thread = payload["thread_id"]
                 return _result(
-                    await self._adapter.reply_to_review(
-                        repository, self._number, thread, self._body
-                    )
+                    await self._adapter.reply_to_review(repository, self.number, thread, self._body)
                 )
             case "label":
                 labels = payload["labels"]
-                await self._adapter.add_labels(repository, self._number, labels, on=self._on)
+                await self._adapter.add_labels(repository, self.number, labels, on=self._on)
+            case "pull":
+                return {"ready": await self._make_ready()}
             case "reviewers":
                 reviewers = payload["reviewers"]
-                await self._adapter.request_reviewers(repository, self._number, reviewers)
+                await self._adapter.request_reviewers(repository, self.number, reviewers)
         return {}
 
     async def _comment(self) -> Comment:
         known = self._row.result.get("comment_id")
         if known is not None:
             return await self._adapter.edit_comment(self._repository, known, self._body)
-        return await self._adapter.comment(self._repository, self._number, self._body, on=self._on)
+        return await self._adapter.comment(self._repository, self.number, self._body, on=self._on)
+
+    async def _make_ready(self) -> bool:
+        """Make a draft ready unless its head is another one by now; one that is ready stays as it is."""
+        pull = (await self._adapter.get_pull(self._repository, self.number)).value
+        if pull is None or pull.lifecycle is not PullLifecycle.OPEN:
+            return False
+        if pull.head_sha != self._payload["sha"]:
+            return False
+        if pull.draft:
+            await self._adapter.update_pull(self._repository, self.number, draft=False)
+        return True
 
     async def _find_reply(self) -> Comment | None:
-        reviews = await self._adapter.list_reviews(self._repository, self._number)
+        reviews = await self._adapter.list_reviews(self._repository, self.number)
         own = [one for one in reviews if self._is_own_login(one.author)]
         for review in own[-_REVIEWS_SEARCHED:]:
-            found = await self._adapter.get_review(self._repository, self._number, review.id)
+            found = await self._adapter.get_review(self._repository, self.number, review.id)
             for comment in found.comments:
                 if marker(self._row.id) in comment.body:
                     return comment

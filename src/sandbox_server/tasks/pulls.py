@@ -52,14 +52,6 @@ class PullRequestRepository:
         found = await self._session.scalar(recorded.returning(PullRequest.number))
         return found is not None
 
-    async def mark_looked(self, repository_id: str, number: int) -> None:
-        """Note that the forge was asked and had nothing new."""
-        row = await self._session.get(PullRequest, (repository_id, number))
-        if row is not None:
-            row.looked_at = (
-                await self._session.execute(select(func.clock_timestamp()))
-            ).scalar_one()
-
     async def is_base_of_open(self, repository_id: str, branch: str) -> bool:
         """Whether an open pull request is to be merged into this branch."""
         found = select(PullRequest.number).where(

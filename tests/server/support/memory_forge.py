@@ -154,6 +154,14 @@ class MemoryForge:
         current = str(hash(facts.updated_at))
         return Validated(value=None if validator == current else facts, validator=current)
 
+    async def update_pull(
+        self, repository: RepositoryFacts, number: int, *, draft: bool | None = None
+    ) -> PullFacts:
+        self._write("draft", str(draft))
+        changed = self.change_pull(number, draft=draft)
+        self._answer()
+        return changed
+
     async def list_checks(
         self, repository: RepositoryFacts, sha: str, *, validator: str | None = None
     ) -> Validated[tuple[CheckFacts, ...]]:

@@ -69,6 +69,7 @@ async def add_pull(sessions: Sessions, task_id: str, facts: PullFacts) -> None:
                 task_id=task_id,
                 url=facts.url,
                 lifecycle=facts.lifecycle,
+                draft=facts.draft,
                 head_ref=facts.head_ref,
                 head_sha=facts.head_sha,
                 base_ref=facts.base_ref,

@@ -1,7 +1,6 @@
 """Checks of a pull request's head: stored, judged, and told to the agent when they fail."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from sandbox_server.db.models import ForgeCheck
 from sandbox_server.db.session import Sessions, without_transaction
@@ -26,8 +25,8 @@ class CheckWatch:
         self._tasks = tasks
         self._interventions = interventions
 
-    async def look(self, adapter: ForgeAdapter, followed: FollowedPull) -> datetime | None:
-        """Read the checks of the head and act on them; returns when to look again."""
+    async def look(self, adapter: ForgeAdapter, followed: FollowedPull) -> Verdict:
+        """Read the checks of the head and act on them; the verdict says when to look again."""
         checks = await self._refresh(adapter, followed)
         verdict = judge(checks, now=followed.now)
         if verdict.overall is Overall.FAILURE:
@@ -36,7 +35,7 @@ class CheckWatch:
         await self._note(followed, verdict)
         if verdict.overall is Overall.FAILURE:
             await self._act(adapter, followed, verdict)
-        return verdict.look_at
+        return verdict
 
     async def _refresh(self, adapter: ForgeAdapter, followed: FollowedPull) -> Sequence[ForgeCheck]:
         pull, sha = followed.pull, followed.pull.head_sha

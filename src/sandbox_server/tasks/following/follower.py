@@ -1,6 +1,7 @@
 import logging
 from datetime import datetime, timedelta
 
+from sandbox_server.db.models import PullRequest
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import ForgeError, ForgeNotFound, ForgeResourceNotFound
 from sandbox_server.domain.events import SERVER, Cause
@@ -15,6 +16,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import ForgeDirectory
 from sandbox_server.tasks.following.checks import CheckWatch
+from sandbox_server.tasks.following.drafts import DraftWatch
 from sandbox_server.tasks.following.interventions import Interventions
 from sandbox_server.tasks.following.remarks import Listeners, gather, read_remarks
 from sandbox_server.tasks.following.replies import answer_remarks
@@ -41,6 +43,7 @@ class PullRequestFollower:
         self._tasks = tasks
         self._interventions = Interventions(sessions)
         self._checks = CheckWatch(sessions, tasks, self._interventions)
+        self._drafts = DraftWatch(sessions)
 
     async def work(self, job: LeasedJob) -> datetime | None:
         """Look at a pull request; returns when to look again, None once it or its task has ended."""
@@ -65,9 +68,11 @@ class PullRequestFollower:
         if current is None or _is_over(current):
             return None
         await self._tell_conflict(current)
+        verdict = await self._checks.look(adapter, current)
         next_looks = [
             current.now + RECONCILE_EVERY,
-            await self._checks.look(adapter, current),
+            verdict.look_at,
+            await self._drafts.look(current, verdict),
             await self._hear(adapter, current),
         ]
         async with self._sessions.begin() as session:
@@ -85,7 +90,13 @@ class PullRequestFollower:
         )
         if answer.value is not None:
             await self._store(followed, answer.value, answer.validator)
+        else:
+            await self._note_unchanged(pull)
         return await self._find(pull.repository_id, pull.number)
+
+    async def _note_unchanged(self, pull: PullRequest) -> None:
+        async with self._sessions.begin() as session:
+            await FollowedPullRepository(session).note(pull)
 
     async def _store(self, followed: FollowedPull, facts: PullFacts, validator: str | None) -> None:
         async with self._sessions.begin() as session:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import (
     Forge,
     ForgeCheck,
+    ForgeWrite,
     PullRequest,
     Repository,
     Task,
@@ -136,6 +137,15 @@ class FollowedPullRepository:
         if since is not None:
             query = query.where(TaskMessage.created_at > since)
         return await self._session.scalar(query) or 0
+
+    async def was_made_ready(self, task_id: str) -> bool:
+        """Whether the server has already made the draft of a task ready."""
+        found = select(ForgeWrite.id).where(
+            ForgeWrite.task_id == task_id,
+            ForgeWrite.kind == "pull",
+            ForgeWrite.result["ready"].as_boolean(),
+        )
+        return await self._session.scalar(found.limit(1)) is not None
 
     async def list_handled_remarks(self, task_id: str) -> set[str]:
         """List the ids of the reviews and comments that messages were made of."""

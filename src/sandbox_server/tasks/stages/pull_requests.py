@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _BEGIN, _END = "<!-- sandbox-server:task -->", "<!-- /sandbox-server:task -->"
 _OURS = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
-_LOOK_EVERY = timedelta(minutes=1)
+_UNSEEN = timedelta(hours=1)
 _OUTCOMES = {PullLifecycle.MERGED: Stage.MERGED, PullLifecycle.CLOSED: Stage.CLOSED}
 
 
@@ -64,21 +64,14 @@ class PullRequests:
             )
             await self._transitions.commit(work.task, move)
             return AGAIN
-        if pull is not None and work.now - pull.looked_at >= _LOOK_EVERY:
-            await self.look(work, pull.number, validator=pull.validator)
-            return AGAIN
-        return _LOOK_EVERY
+        if pull is not None and work.now - pull.looked_at >= _UNSEEN:
+            await self._follow(work, pull.number)
+        return _UNSEEN
 
-    async def look(self, work: TaskWork, number: int, *, validator: str | None = None) -> None:
-        """Read the pull request from the forge; an unchanged one costs no quota."""
-        adapter = await self._forges.adapter(work.repository.forge_id)
-        found = await adapter.get_pull(work.facts, number, validator=validator)
+    async def _follow(self, work: TaskWork, number: int) -> None:
+        """Revive the job of the pull request, which alone reads it and wakes the task."""
         async with self._sessions.begin() as session:
-            pulls = PullRequestRepository(session)
-            if found.value is None or not await pulls.record(
-                work.repository.id, found.value, task_id=work.task.id, validator=found.validator
-            ):
-                await pulls.mark_looked(work.repository.id, number)
+            await JobRepository(session).due(PULL_REQUEST, f"{work.repository.id}/{number}")
 
     async def _ensure(self, work: TaskWork, adapter: ForgeAdapter) -> PullFacts:
         found = await adapter.find_pull(work.facts, work.branch)

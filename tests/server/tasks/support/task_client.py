@@ -3,16 +3,15 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import httpx
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from sandbox_client.models import SandboxState
 from sandbox_server.components import Components
-from sandbox_server.db.models import PullRequest, Sandbox, Task
-from sandbox_server.jobs.kinds import DRIFT_CHECK, TASK
+from sandbox_server.db.models import PullRequest, Sandbox
+from sandbox_server.jobs.kinds import DRIFT_CHECK, PULL_REQUEST
 from sandbox_server.jobs.repository import JobRepository
 from tests.server.forges.support.git_server import git
 from tests.server.forges.support.world import ForgeWorld
@@ -150,13 +149,11 @@ class TaskClient:
             owner.put(f"{path}/merge", json={}).raise_for_status()
 
     async def look_at_pulls(self) -> None:
-        """Let every pull request have been looked at long ago, so that it is looked at now."""
+        """Make the jobs of all pull requests due, as webhooks do."""
         async with self.components.sessions.begin() as session:
-            await session.execute(
-                update(PullRequest).values(looked_at=PullRequest.created_at - timedelta(hours=1))
-            )
-            for task_id in await session.scalars(select(Task.id).where(Task.ended_at.is_(None))):
-                await JobRepository(session).due(TASK, task_id)
+            for pull in await session.scalars(select(PullRequest)):
+                subject = f"{pull.repository_id}/{pull.number}"
+                await JobRepository(session).due(PULL_REQUEST, subject)
 
     async def cancel_all(self) -> None:
         """End what a failed test has left, so that no sandbox outlives it."""
