@@ -127,6 +127,9 @@ def upgrade() -> None:
         sa.Column("prepared_snapshot", ID),
         sa.Column("prepared_sha", sa.Text()),
         sa.Column("prepared_at", INSTANT),
+        sa.Column("prepared_from", postgresql.JSONB(none_as_null=True, astext_type=sa.Text())),
+        sa.Column("preparation", postgresql.JSONB(none_as_null=True, astext_type=sa.Text())),
+        sa.Column("prepare_error", sa.Text()),
         sa.Column("triggers_paused_reason", sa.Text()),
         sa.Column("removed_at", INSTANT),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
@@ -531,7 +534,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute(
         "DELETE FROM jobs WHERE kind IN ('task', 'task-save', 'repository', 'forge-writes', "
-        "'webhook-delivery', 'webhook-redelivery', 'pull-request', 'checkout')"
+        "'webhook-delivery', 'webhook-redelivery', 'pull-request', 'checkout', 'preparation')"
     )
     op.execute("DELETE FROM events WHERE type LIKE 'task.%'")
     op.drop_column("events", "task_id")

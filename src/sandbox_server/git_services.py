@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.session import Sessions
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
@@ -15,16 +16,19 @@ from sandbox_server.git.endpoint.pushing import Pushes
 from sandbox_server.git.endpoint.recent_pushes import RecentPushes
 from sandbox_server.git.endpoint.sandbox_config import SandboxGitConfig
 from sandbox_server.git.mirrors import Mirrors
+from sandbox_server.git.preparation import PreparationJob
 from sandbox_server.git.sandbox_checkouts import SandboxCheckouts
 from sandbox_server.git.upkeep import ForgeCredentials, MirrorJob
-from sandbox_server.jobs.kinds import CHECKOUT, GIT_PUSH, REPOSITORY
+from sandbox_server.jobs.kinds import CHECKOUT, GIT_PUSH, PREPARATION, REPOSITORY
 from sandbox_server.jobs.worker import Handler
 from sandbox_server.providers.registry import Backends
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.checkout.progress import RequestedCheckouts
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
+from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
+from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.vault import Vault
 
 
@@ -87,3 +91,24 @@ def build_git_services(
             checkouts,
         ),
     )
+
+
+def build_preparation(
+    sessions: Sessions,
+    git: GitServices,
+    repositories: Repositories,
+    *,
+    controller: SandboxController,
+    commands: Commands,
+    snapshots: SnapshotService,
+) -> dict[str, Handler]:
+    """Build the handler of preparations, which use sandboxes as callers do."""
+    job = PreparationJob(
+        sessions,
+        controller=controller,
+        commands=commands,
+        snapshots=snapshots,
+        repositories=repositories,
+        checkouts=git.checkouts,
+    )
+    return {PREPARATION: job.work}

@@ -21,7 +21,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
-from sandbox_server.git_services import build_git_services
+from sandbox_server.git_services import build_git_services, build_preparation
 from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
@@ -209,6 +209,16 @@ def _assemble(
         )
     )
     scheduler.add_handlers(task_services.handlers)
+    scheduler.add_handlers(
+        build_preparation(
+            sessions,
+            git,
+            repositories,
+            controller=controller,
+            commands=commands,
+            snapshots=use_cases.snapshots,
+        )
+    )
     core = Core(
         repositories=repositories,
         task_services=task_services,

@@ -84,7 +84,7 @@ class AsyncRepositories(AsyncForges):
         await self._transport.delete(call("DELETE", _path(repository_id)))
 
     async def prepare_repository(self, repository_id: str) -> RepositoryRead:
-        """Read a repository from its forge again and update its mirror."""
+        """Request a snapshot with the checkout and its setup, from which tasks start."""
         request = call("POST", f"{_path(repository_id)}/prepare", may_repeat=True)
         return await self._transport.fetch(RepositoryRead, request)
 

@@ -82,7 +82,7 @@ class Repositories(Forges):
         self._transport.delete(call("DELETE", _path(repository_id)))
 
     def prepare_repository(self, repository_id: str) -> RepositoryRead:
-        """Read a repository from its forge again and update its mirror."""
+        """Request a snapshot with the checkout and its setup, from which tasks start."""
         request = call("POST", f"{_path(repository_id)}/prepare", may_repeat=True)
         return self._transport.fetch(RepositoryRead, request)
 

@@ -260,6 +260,16 @@ class RepositoryRead(ResponseModel):
         | None
     )
     prepared_at: datetime | None
+    preparing: Annotated[bool, Field(description="A snapshot is being prepared, or will be.")]
+    prepare_error: (
+        Annotated[
+            str,
+            Field(
+                description="Why the last preparation failed. Tasks and sandboxes start without a new snapshot."
+            ),
+        ]
+        | None
+    )
     triggers_paused_reason: (
         Annotated[str, Field(description="null: webhooks start tasks as configured.")] | None
     )

@@ -26,6 +26,14 @@ class CheckoutWish:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreparedSnapshot:
+    """A snapshot to create a sandbox from, where its template and its backend are those of the sandbox."""
+
+    snapshot_id: str
+    template: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SandboxRequest:
     """A requested sandbox; None leaves a value to the defaults."""
 
@@ -47,6 +55,7 @@ class SandboxRequest:
     volumes: Mapping[str, str] = field(default_factory=dict)
     mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
     checkout: CheckoutWish | None = None
+    prepared: PreparedSnapshot | None = None
 
     def secrets(self) -> dict[str, Any]:
         """List the values that are stored encrypted."""

@@ -98,6 +98,22 @@ mv .git/sandbox-ready.new .git/sandbox-ready
 """
 )
 
+# What a setup has made stays when the checkout is updated, and is no part of anybody's work.
+SEAL: Final = _subshell(
+    _GIT
+    + r"""
+set -eu
+cd "$TARGET"
+rm -f .git/index.lock .git/HEAD.lock
+read -r _ base branch <.git/sandbox-ready
+mkdir -p .git/info
+run ls-files --others --exclude-standard --directory --no-empty-directory |
+    sed -n '/^"/!{s/[][*?\\ !#]/\\&/g;s|^|/|;p}' >>.git/info/exclude
+run checkout --quiet --force --no-track -B "$branch" "$base"
+run status --porcelain >/dev/null
+"""
+)
+
 # New objects go to a directory of their own: nothing of the checkout is written, its index included.
 TAKE: Final = _subshell(
     _GIT

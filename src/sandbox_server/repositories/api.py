@@ -92,5 +92,9 @@ async def delete_repository(
 async def prepare_repository(
     repository_id: RepositoryIdPath, caller: Operator, repositories: RepositoriesDep
 ) -> RepositoryRead:
-    """Read the repository from its forge again and update its mirror, so that the next checkout is fast."""
+    """Prepare a snapshot with the default branch checked out and its setup run, from which tasks and sandboxes start.
+
+    The repository is read from its forge again and its mirror is updated. Pushes to the default branch prepare a new
+    snapshot, at most once an hour. `prepare_error` has the reason of a failure.
+    """
     return read_repository(await repositories.prepare(caller, repository_id))

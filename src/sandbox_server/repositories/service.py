@@ -20,8 +20,9 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.tasks.forges import RepositoryFacts
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.forges.adapter import ForgeAdapter
-from sandbox_server.jobs.kinds import REPOSITORY
+from sandbox_server.jobs.kinds import PREPARATION, REPOSITORY
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.repositories import prepared
 from sandbox_server.repositories.facts import describe
 from sandbox_server.repositories.repository import RepositoryRows
 from sandbox_server.vault import Vault
@@ -150,6 +151,8 @@ class Repositories:
             await rows.mark_removed(row)
             row.envs_sealed = None
             await JobRepository(session).remove(REPOSITORY, repository_id)
+            if row.prepared_snapshot is not None or row.preparation is not None:
+                await JobRepository(session).due(PREPARATION, repository_id)
 
     async def prepare(self, caller: Caller, repository_id: str) -> RepositoryEntry:
         """Read the repository from its forge anew, and request its mirror and its snapshot."""
@@ -157,7 +160,9 @@ class Repositories:
             await RepositoryRows(session).get(repository_id, tenant_id=caller.tenant_id)
         await self.refresh(repository_id)
         async with self._sessions.begin() as session:
+            row = await RepositoryRows(session).lock(repository_id, tenant_id=caller.tenant_id)
             await JobRepository(session).due(REPOSITORY, repository_id)
+            await prepared.request(session, row)
         return await self.get(caller, repository_id)
 
     async def row(self, repository_id: str) -> Repository:

@@ -23,6 +23,8 @@ def read_repository(entry: RepositoryEntry) -> RepositoryRead:
         size_bytes=row.size_bytes,
         prepared_sha=row.prepared_sha,
         prepared_at=row.prepared_at,
+        preparing=row.preparation is not None,
+        prepare_error=row.prepare_error,
         triggers_paused_reason=row.triggers_paused_reason,
         created_at=row.created_at,
     )

@@ -1,11 +1,12 @@
 from dataclasses import replace
 
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Snapshot, Tenant
+from sandbox_server.db.models import Backend, Snapshot, Tenant
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.placement import PlacementDecision, choose, is_ready, of_template
-from sandbox_server.domain.requests import Defaults, SandboxRequest
+from sandbox_server.domain.requests import Defaults, PreparedSnapshot, SandboxRequest
 from sandbox_server.domain.templates import (
     KnownTemplate,
     TemplateReference,
@@ -40,6 +41,19 @@ class Placement:
         Backends that are down or drained are included, since they may be back when it is admitted.
         Raises `TemplateNotRecorded` if providers have to be asked first.
         """
+        decision = await self._decide(session, tenant, request, offer=offer)
+        if request.prepared is None:
+            return decision
+        return await _at_prepared(session, tenant, decision, request.prepared)
+
+    async def _decide(
+        self,
+        session: AsyncSession,
+        tenant: Tenant,
+        request: SandboxRequest,
+        *,
+        offer: Offer | None = None,
+    ) -> PlacementDecision:
         if request.template is not None:
             request = replace(request, template=str(_parse(request.template)))
         decision = choose(
@@ -106,6 +120,42 @@ def _meanwhile(decision: PlacementDecision, known: KnownTemplate | None) -> Plac
         f"{decision.meanwhile!r}. See GET /v1/templates/{decision.template} for the progress."
     )
     return replace(decision, template=decision.meanwhile, template_note=note)
+
+
+async def _at_prepared(
+    session: AsyncSession, tenant: Tenant, decision: PlacementDecision, prepared: PreparedSnapshot
+) -> PlacementDecision:
+    """Start from a prepared snapshot of the template, if it is at the first candidate and that one has room.
+
+    The snapshot is locked for share: it is deleted after the sandbox is known to need it, or is not used.
+    """
+    if not decision.candidates or decision.template != prepared.template:
+        return decision
+    first = decision.candidates[0]
+    snapshot = await TemplateRepository(session).find_snapshot(
+        TemplateReference(name=prepared.snapshot_id), tenant_id=tenant.id
+    )
+    if snapshot is None or snapshot.state != "ready" or snapshot.backend != first:
+        return decision
+    if len(decision.candidates) > 1 and not await _has_room(session, first):
+        return decision
+    return replace(
+        decision,
+        template=snapshot.id,
+        template_id=None,
+        candidates=(first,),
+        has_services=snapshot.has_services,
+    )
+
+
+async def _has_room(session: AsyncSession, backend: str) -> bool:
+    there = select(Backend.name).where(
+        Backend.name == backend,
+        Backend.drained.is_(False),
+        Backend.state != "down",
+        or_(Backend.busy_until.is_(None), Backend.busy_until < func.clock_timestamp()),
+    )
+    return await session.scalar(there) is not None
 
 
 def _at_snapshot(

@@ -24,13 +24,12 @@ from sandbox_server.domain.requests import CheckoutWish, SandboxPatch, SandboxRe
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 from sandbox_server.domain.tasks.refs import is_branch
 from sandbox_server.http.requests import request_fields
+from sandbox_server.repositories.prepared import directory_of, find_prepared
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
 
 _LABELS: TypeAdapter[dict[str, str]] = TypeAdapter(Labels)
 _METADATA = "metadata."
-
-_HOME = "/home/user"
 
 # Bodies that may be omitted.
 NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
@@ -59,7 +58,10 @@ class SandboxRequests:
         if body.repository is None:
             return request
         row = await self._find(caller, body.repository)
-        return replace(request, checkout=_checkout(row, body.repository))
+        wish = _checkout(row, body.repository)
+        setup = self._repositories.settings_of(row).setup
+        prepared = find_prepared(row, setup=setup, directory=wish.directory)
+        return replace(request, checkout=wish, prepared=prepared)
 
     async def _find(self, caller: Caller, wanted: SandboxRepository) -> Repository:
         if wanted.id is not None:
@@ -84,7 +86,7 @@ def _checkout(row: Repository, wanted: SandboxRepository) -> CheckoutWish:
         ref=ref,
         branch=branch,
         push=wanted.push,
-        directory=wanted.directory or f"{_HOME}/{row.full_name.rpartition('/')[2]}",
+        directory=wanted.directory or directory_of(row),
     )
 
 

@@ -26,12 +26,12 @@ from sandbox_server.domain.tasks.stages import (
 from sandbox_server.jobs.kinds import TASK
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.source import Page, Source
+from sandbox_server.repositories.prepared import directory_of
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
 from sandbox_server.tasks.transitions import TaskMove, apply_move
 
-_HOME = "/home/user"
 _LONGEST_TITLE = 200
 _RETRIED = frozenset({Stage.WAITING_FOR_USER, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT})
 
@@ -282,7 +282,7 @@ def _new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | N
         requester=wanted.requester,
         base_ref=wanted.base or repository.default_branch,
         branch=f"{settings.branch_prefix}{task_id}",
-        directory=f"{_HOME}/{repository.full_name.rpartition('/')[2]}",
+        directory=directory_of(repository),
         agent=agent,
         agent_command=None if agent else wanted.command or settings.agent_command,
         model=wanted.model or settings.model,

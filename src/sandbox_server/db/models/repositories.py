@@ -1,6 +1,8 @@
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sandbox_server.db.models.columns import Document, Id, Row, Switch
@@ -35,5 +37,8 @@ class Repository(Row):
     prepared_snapshot: Mapped[Id | None]  # a snapshot with the checkout and its setup
     prepared_sha: Mapped[str | None]
     prepared_at: Mapped[datetime | None]
+    prepared_from: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    preparation: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    prepare_error: Mapped[str | None]  # of the last preparation; see repositories/prepared.py
     triggers_paused_reason: Mapped[str | None]  # after several failed tasks in a row
     removed_at: Mapped[datetime | None]

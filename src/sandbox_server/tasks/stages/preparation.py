@@ -91,7 +91,7 @@ class Preparation:
     async def _begin_setup(self, work: TaskWork) -> timedelta:
         task, settings = work.task, work.settings
         assert task.sandbox_id is not None
-        if settings.setup is None:
+        if settings.setup is None or await self._sandboxes.is_prepared(work):
             await self._transitions.commit(task, TaskMove(values={"sandbox_ready": True}))
             return AGAIN
         new = NewRun(

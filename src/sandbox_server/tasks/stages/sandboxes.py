@@ -15,6 +15,11 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
+from sandbox_server.repositories.prepared import (
+    RepositoryPreparations,
+    find_prepared,
+    template_of,
+)
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import SandboxController
@@ -27,7 +32,6 @@ _WAIT = timedelta(seconds=15)
 _AWAKE_FOR = timedelta(minutes=10)
 _LIFETIME = timedelta(hours=2)
 _EXTENDED_EVERY = timedelta(minutes=1)
-_WITH_AGENTS = "agent-full"
 
 
 class TaskSandboxes:
@@ -45,7 +49,7 @@ class TaskSandboxes:
         self._repositories = repositories
         self._transitions = transitions
 
-    async def create(self, work: TaskWork) -> Task:
+    async def create(self, work: TaskWork) -> None:
         """Create the next sandbox of a task, or find the one that a crash has left without a note."""
         task, once = work.task, _once(work.task)
         number = task.sandboxes + 1
@@ -55,10 +59,19 @@ class TaskSandboxes:
             )
         except (StartFailed, InvalidTransition) as error:
             # The next attempt needs a key of its own.
+            started_from = await self._forget_prepared(work)
             await self._transitions.commit(task, TaskMove(values={"sandboxes": number}))
+            if started_from is not None:
+                log.warning("prepared snapshot not usable task_id=%s error=%s", task.id, error)
+                return
             raise Blocked(WaitKind.SANDBOX, f"The sandbox did not start: {error}") from None
         values = {"sandbox_id": row.id, "sandboxes": number, "sandbox_ready": False}
-        return await self._transitions.commit(task, TaskMove(values=values))
+        await self._transitions.commit(task, TaskMove(values=values))
+
+    async def is_prepared(self, work: TaskWork) -> bool:
+        """Whether the sandbox started from the prepared snapshot, in which the setup has run."""
+        row = await self.find(work)
+        return row is not None and row.template == work.repository.prepared_snapshot
 
     async def use(self, work: TaskWork) -> UsableSandbox:
         """Return the running sandbox of a task; a paused one is resumed."""
@@ -115,11 +128,20 @@ class TaskSandboxes:
             found = await IdempotencyRepository(session).find(work.task.tenant_id, _once(work.task))
         return None if found is None else await self._controller.get(work.caller, found)
 
+    async def _forget_prepared(self, work: TaskWork) -> str | None:
+        """Give a prepared snapshot up from which the sandbox did not start; returns its id."""
+        row, snapshot_id = await self._find_unnoted(work), work.repository.prepared_snapshot
+        if row is None or snapshot_id is None or row.template != snapshot_id:
+            return None
+        preparations = RepositoryPreparations(self._sessions)
+        await preparations.forget(work.repository.id, snapshot_id)
+        return snapshot_id
+
     def _request(self, work: TaskWork) -> SandboxRequest:
         task, settings = work.task, work.settings
-        template = settings.template or (None if task.agent is None else _WITH_AGENTS)
         return SandboxRequest(
-            template=template,
+            template=template_of(settings, has_agent=task.agent is not None),
+            prepared=find_prepared(work.repository, setup=settings.setup, directory=task.directory),
             metadata={"task": task.id, "repository": work.repository.full_name},
             envs=self._repositories.envs_of(work.repository),
             timeout=_LIFETIME,

@@ -13,6 +13,7 @@ from sandbox_server.domain.tasks.forges import DeliveryKind
 from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.jobs.kinds import PULL_REQUEST, REPOSITORY
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.repositories.prepared import refresh
 from sandbox_server.repositories.service import ForgeDirectory, Repositories
 from sandbox_server.tasks.following.repository import FollowedPullRepository
 from sandbox_server.tasks.forge_failures import repeat_at
@@ -125,6 +126,8 @@ class DeliveryWorker:
         branch = (row.subject or "").removeprefix(_HEADS)
         async with self._sessions.begin() as session:
             await JobRepository(session).wake(REPOSITORY, repository.id)
+            if branch == repository.default_branch:
+                await refresh(session, repository.id)
             found = await FollowedPullRepository(session).list_numbers(repository.id, ref=branch)
             await _wake(session, repository, found)
         return _woken(found) if found else Result("The mirror will be updated.")
