@@ -30,6 +30,7 @@ from sandbox_server.forges.connection.client import Call, ForgeAddress, ForgeCli
 _LENGTH = 4  # of a pkt-line's length
 _SYMREF = b"symref=HEAD:refs/heads/"
 _HEAD_BYTES = 64 * 1024
+_LONGEST_OPTION = 15_000  # characters; a pkt-line has at most 65,516 bytes
 
 
 class PlainGitAdapter:
@@ -221,7 +222,12 @@ def merge_request_push(draft: PullDraft) -> PullByPush:
         *(["merge_request.draft"] if draft.draft else []),
         *(f"merge_request.label={_line(label)}" for label in draft.labels),
     ]
-    return PullByPush(ref=f"refs/heads/{draft.head_ref}", options=options)
+    return PullByPush(
+        ref=f"refs/heads/{draft.head_ref}",
+        options=options,
+        heads="refs/merge-requests/*/head",
+        page="-/merge_requests/{number}",
+    )
 
 
 def agit_push(draft: PullDraft) -> PullByPush:
@@ -234,6 +240,8 @@ def agit_push(draft: PullDraft) -> PullByPush:
             f"title={_line(title)}",
             f"description={_lines(draft.body)}",
         ],
+        heads="refs/pull/*/head",
+        page="pulls/{number}",
     )
 
 
@@ -243,4 +251,4 @@ def _line(text: str) -> str:
 
 def _lines(text: str) -> str:
     """Keep the lines of a text: options are single lines, and both forges render this tag."""
-    return "<br>".join(text.splitlines())
+    return "<br>".join(text.splitlines())[:_LONGEST_OPTION]

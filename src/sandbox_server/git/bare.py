@@ -31,10 +31,16 @@ class BareRepository(GitObjects):
         return await squash(self, base, head, message, author=author, committer=committer)
 
     async def push(
-        self, credential: GitCredential, ref: str, new: str, expected_old: str | None
+        self,
+        credential: GitCredential,
+        ref: str,
+        new: str,
+        expected_old: str | None,
+        *,
+        options: Sequence[str] = (),
     ) -> PushOutcome:
         """Push a commit to a branch that is at `expected_old`; None: that does not exist yet."""
-        return await push(self, credential, ref, new, expected_old)
+        return await push(self, credential, ref, new, expected_old, options=options)
 
     async def ls_remote(self, credential: GitCredential, *refs: str) -> Mapping[str, str]:
         """Ask the remote for its refs."""

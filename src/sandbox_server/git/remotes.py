@@ -1,5 +1,5 @@
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -18,6 +18,7 @@ _EXIT_CODES = (0, 1, 128)
 _LONGEST_REASON = 1000
 _STATUS = re.compile(r"^(?P<flag>[ +\-*!=])\t(?P<refs>[^\t]+)\t(?P<said>.*)$", re.MULTILINE)
 _REASON = re.compile(r"\[[a-z ]+\]\s*(?:\((?P<reason>.*)\))?")
+NO_OPTIONS = "does not support push options"
 _STALE = re.compile(r"stale info|fetch first|non-fast-forward", re.IGNORECASE)
 
 
@@ -50,11 +51,14 @@ async def push(
     ref: str,
     new: str,
     expected_old: str | None,
+    *,
+    options: Sequence[str] = (),
 ) -> PushOutcome:
     """Push one commit to one branch, which is overwritten only where it is expected to be."""
     full = full_ref(ref)
     lease = f"--force-with-lease={full}:{'' if expected_old is None else sha_of(expected_old)}"
-    command = ("push", "--porcelain", "--no-verify", lease, credential.url)
+    told = [f"--push-option={option}" for option in options]
+    command = ("push", "--porcelain", "--no-verify", lease, *told, credential.url)
     try:
         said = await run_git(
             *command,
@@ -78,6 +82,17 @@ async def list_remote(credential: GitCredential, *refs: str) -> Mapping[str, str
     )
     pairs = (line.split("\t", 1) for line in said.lines if "\t" in line)
     return {ref: sha for sha, ref in pairs if not named or ref in named}
+
+
+async def list_pull_heads(credential: GitCredential, pattern: str) -> Mapping[int, str]:
+    """List the heads of the pull requests that a remote shows as refs, by their numbers."""
+    said = await run_git(
+        "ls-remote", "--", credential.url, pattern, credential=credential, limits=_LIST
+    )
+    before, _, after = pattern.partition("*")
+    pairs = (line.split("\t", 1) for line in said.lines if "\t" in line)
+    numbers = ((ref.removeprefix(before).removesuffix(after), sha) for sha, ref in pairs)
+    return {int(number): sha for number, sha in numbers if number.isdecimal()}
 
 
 def full_ref(name: str) -> str:
@@ -118,6 +133,6 @@ def _rejection(status: str, stderr: str) -> PushOutcome:
 
 def _without_answer(said: GitOutput) -> PushOutcome:
     failure = remote_failure("push", said.stderr)
-    refused = isinstance(failure, RemoteRefused)
+    refused = isinstance(failure, RemoteRefused) or NO_OPTIONS in said.stderr
     result = PushResult.REJECTED if refused or failure is None else PushResult.UNREACHABLE
     return PushOutcome(result=result, reason=storable(said.stderr.strip())[-_LONGEST_REASON:])

@@ -162,6 +162,10 @@ class PullByPush:
     """The ref to push the head to."""
     options: Sequence[str]
     """As `git push -o` takes them."""
+    heads: str
+    """Pattern of the refs at which the forge shows the heads of its pull requests; `*` is the number."""
+    page: str
+    """Path of the page of pull request `{number}`, below the repository's."""
 
 
 class CheckConclusion(StrEnum):

@@ -26,7 +26,7 @@ class Stage(StrEnum):
     MERGED = "merged"
     CLOSED = "closed"
     DONE = "done"
-    """Ended without a pull request, as requested."""
+    """Ended without a pull request that is followed: none was requested, or the forge has no API."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed-out"

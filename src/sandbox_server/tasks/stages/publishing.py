@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -6,12 +6,12 @@ from sandbox_server.db.models import Task
 from sandbox_server.domain.errors import RemoteUnreachable
 from sandbox_server.domain.events import SERVER, Cause
 from sandbox_server.domain.tasks.events import TaskPushed
-from sandbox_server.domain.tasks.forges import GitAccess, GitCredential
+from sandbox_server.domain.tasks.forges import GitAccess, GitCredential, PullByPush
 from sandbox_server.domain.tasks.repositories import CommitStyle
 from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, Stage
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import BareRepository, TaskRepositories
-from sandbox_server.git.remotes import PushResult
+from sandbox_server.git.remotes import NO_OPTIONS, PushResult, list_pull_heads
 from sandbox_server.git.scanning import Findings
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
@@ -37,6 +37,16 @@ class _Publication:
     repository: BareRepository
     head: str
     credential: GitCredential
+    by_push: PullByPush | None
+
+    @property
+    def branch_ref(self) -> str:
+        return f"refs/heads/{self.work.branch}"
+
+    @property
+    def ref(self) -> str:
+        """The ref to push to; one that is not the branch belongs to nobody."""
+        return self.branch_ref if self.by_push is None else self.by_push.ref
 
 
 class Publishing:
@@ -95,7 +105,8 @@ class Publishing:
             return await self._after_push(work)
         adapter = await self._forges.adapter(work.repository.forge_id)
         credential = await adapter.git_credential(work.facts, _access_for(findings))
-        return await self._push(_Publication(work, repository, head, credential))
+        by_push = self._pull_requests.by_push(work, adapter)
+        return await self._push(_Publication(work, repository, head, credential, by_push))
 
     async def _find_candidate(
         self, work: TaskWork, repository: BareRepository, head: str
@@ -126,7 +137,13 @@ class Publishing:
             return await self._intend(now)
         if not _is_ours(now.work.task, remote) and not await self._is_ancestor(now, remote):
             return await self._join(now, remote)
-        outcome = await now.repository.push(now.credential, now.work.branch, now.head, remote)
+        outcome = await now.repository.push(
+            now.credential,
+            now.ref,
+            now.head,
+            remote if now.ref == now.branch_ref else None,
+            options=() if now.by_push is None else now.by_push.options,
+        )
         match outcome.result:
             case PushResult.PUSHED | PushResult.UP_TO_DATE:
                 return await self._note(now)
@@ -134,6 +151,8 @@ class Publishing:
                 return _SOON
             case PushResult.UNREACHABLE:
                 raise RemoteUnreachable("push", outcome.reason)
+        if now.by_push is not None and NO_OPTIONS in outcome.reason:
+            return await self._push(replace(now, by_push=None))
         raise Blocked(
             WaitKind.FORGE,
             f"The forge does not accept the branch {now.work.branch}: {outcome.reason} The work is kept.",
@@ -147,8 +166,12 @@ class Publishing:
         return AGAIN
 
     async def _find_remote(self, now: _Publication) -> str | None:
-        ref = f"refs/heads/{now.work.branch}"
-        return (await now.repository.ls_remote(now.credential, ref)).get(ref)
+        if now.by_push is None or now.ref == now.branch_ref:
+            ref = now.branch_ref
+            return (await now.repository.ls_remote(now.credential, ref)).get(ref)
+        heads = (await list_pull_heads(now.credential, now.by_push.heads)).values()
+        own = [sha for sha in reversed(now.work.task.pushed_shas) if sha in heads]
+        return own[0] if own else None
 
     async def _is_ancestor(self, now: _Publication, remote: str | None) -> bool:
         return remote is None or (

@@ -1,6 +1,7 @@
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from sandbox_server.db.models import Task
@@ -8,10 +9,17 @@ from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import ForgeError, NotSupportedByForge, PullExists
 from sandbox_server.domain.events import SERVER, Cause
 from sandbox_server.domain.tasks.events import TaskPullChanged
-from sandbox_server.domain.tasks.forges import PullDraft, PullFacts, PullLifecycle
+from sandbox_server.domain.tasks.forges import (
+    GitAccess,
+    PullByPush,
+    PullDraft,
+    PullFacts,
+    PullLifecycle,
+)
 from sandbox_server.domain.tasks.stages import PullRequestWish, Stage, TaskSource
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.forges.service import Forges
+from sandbox_server.git.remotes import list_pull_heads
 from sandbox_server.jobs.kinds import PULL_REQUEST
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.tasks.pulls import PullRequestRepository
@@ -25,6 +33,8 @@ log = logging.getLogger(__name__)
 _BEGIN, _END = "<!-- sandbox-server:task -->", "<!-- /sandbox-server:task -->"
 _OURS = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
 _UNSEEN = timedelta(hours=1)
+_SOON = timedelta(seconds=2)
+_SHOWN_WITHIN = timedelta(minutes=1)  # GitLab opens merge requests after it has answered the push
 _OUTCOMES = {PullLifecycle.MERGED: Stage.MERGED, PullLifecycle.CLOSED: Stage.CLOSED}
 
 
@@ -42,10 +52,14 @@ class PullRequests:
         try:
             facts = await self._ensure(work, adapter)
         except NotSupportedByForge:
-            return await self._without_pull(work)
+            return await self._without_api(work, adapter)
         await self._add_details(work, adapter, facts)
         await self._enter_review(work, facts)
         return AGAIN
+
+    def by_push(self, work: TaskWork, adapter: ForgeAdapter) -> PullByPush | None:
+        """Describe the push that opens the pull request, where the forge's API cannot."""
+        return adapter.pull_by_push(_draft(work))
 
     async def work(self, work: TaskWork) -> timedelta | None:
         """Tasks in review: return to work when the agent is to be told something, end with the pull request."""
@@ -88,17 +102,8 @@ class PullRequests:
         return await self._update(work, adapter, found)
 
     async def _open(self, work: TaskWork, adapter: ForgeAdapter) -> PullFacts:
-        draft = PullDraft(
-            title=conventional(_title(work.task)),
-            body=_section(work),
-            head_ref=work.branch,
-            base_ref=work.task.base_ref,
-            draft=work.task.pull_request == PullRequestWish.DRAFT,
-            labels=work.settings.labels,
-            reviewers=work.settings.reviewers,
-        )
         try:
-            return await adapter.open_pull(work.facts, draft)
+            return await adapter.open_pull(work.facts, _draft(work))
         except PullExists:
             found = await adapter.find_pull(work.facts, work.branch)
             if found is None:
@@ -135,25 +140,89 @@ class PullRequests:
             row = await lock_seen(session, work.task)
             await PullRequestRepository(session).record(row.repository_id, facts, task_id=row.id)
             await JobRepository(session).due(PULL_REQUEST, f"{row.repository_id}/{facts.number}")
-            changed = TaskPullChanged(
-                task_id=row.id,
-                cause=Cause.TASK,
-                actor=SERVER,
-                reason=f"Pull request #{facts.number} has the work.",
-                number=facts.number,
-                url=facts.url,
-                lifecycle=facts.lifecycle,
-            )
+            opened = _opened(work, facts)
             move = TaskMove(
-                stage=Stage.IN_REVIEW, reason=f"Pull request {facts.url}", events=[changed]
+                stage=Stage.IN_REVIEW, reason=f"Pull request {facts.url}", events=[opened]
             )
             await apply_move(session, row, move)
 
-    async def _without_pull(self, work: TaskWork) -> timedelta:
-        """End after the push where the forge has no pull requests, or the credential may not open them."""
-        reason = f"The branch {work.branch} was pushed. This forge or its credential opens no pull requests."
-        await self._transitions.commit(work.task, work.ending(Stage.DONE, reason))
+    async def _without_api(self, work: TaskWork, adapter: ForgeAdapter) -> timedelta:
+        """End after the push: without an API, nothing would tell how a pull request goes on."""
+        by_push = self.by_push(work, adapter)
+        if by_push is None:
+            reason = f"The branch {work.branch} was pushed. This forge or its credential opens no pull requests."
+            await self._transitions.commit(work.task, work.ending(Stage.DONE, reason))
+            return AGAIN
+        facts = await _find_pushed(work, adapter, by_push)
+        if facts is None and work.in_stage_for < _SHOWN_WITHIN:
+            return _SOON
+        await self._end_with_pushed(work, facts)
         return AGAIN
+
+    async def _end_with_pushed(self, work: TaskWork, facts: PullFacts | None) -> None:
+        if facts is None:
+            reason = f"The work was pushed as {work.branch}, but the forge shows no pull request for it. Open it there."
+            await self._transitions.commit(work.task, work.ending(Stage.DONE, reason))
+            return
+        reason = (
+            f"The push opened {facts.url}. It is not followed, since the forge has no API token."
+        )
+        move = replace(work.ending(Stage.DONE, reason), events=[_opened(work, facts)])
+        async with self._sessions.begin() as session:
+            row = await lock_seen(session, work.task)
+            await PullRequestRepository(session).record(row.repository_id, facts, task_id=row.id)
+            await apply_move(session, row, move)
+
+
+async def _find_pushed(
+    work: TaskWork, adapter: ForgeAdapter, by_push: PullByPush
+) -> PullFacts | None:
+    """Find the newest pull request at the published commit: its forge shows its head as a ref."""
+    sha = work.task.published_sha
+    assert sha is not None
+    credential = await adapter.git_credential(work.facts, GitAccess.READ)
+    heads = await list_pull_heads(credential, by_push.heads)
+    number = max((number for number, head in heads.items() if head == sha), default=None)
+    if number is None:
+        return None
+    page = by_push.page.format(number=number)
+    return PullFacts(
+        number=number,
+        url=f"{credential.url.removesuffix('.git')}/{page}",
+        lifecycle=PullLifecycle.OPEN,
+        draft=work.task.pull_request == PullRequestWish.DRAFT,
+        title=work.task.title,
+        body="",
+        head_ref=work.branch,
+        head_sha=sha,
+        head_repository_id=work.repository.external_id,
+        base_ref=work.task.base_ref,
+        updated_at=work.now,
+    )
+
+
+def _opened(work: TaskWork, facts: PullFacts) -> TaskPullChanged:
+    return TaskPullChanged(
+        task_id=work.task.id,
+        cause=Cause.TASK,
+        actor=SERVER,
+        reason=f"Pull request #{facts.number} has the work.",
+        number=facts.number,
+        url=facts.url,
+        lifecycle=facts.lifecycle,
+    )
+
+
+def _draft(work: TaskWork) -> PullDraft:
+    return PullDraft(
+        title=conventional(_title(work.task)),
+        body=_section(work),
+        head_ref=work.branch,
+        base_ref=work.task.base_ref,
+        draft=work.task.pull_request == PullRequestWish.DRAFT,
+        labels=work.settings.labels,
+        reviewers=work.settings.reviewers,
+    )
 
 
 def _title(task: Task) -> str:
