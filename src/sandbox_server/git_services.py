@@ -9,6 +9,7 @@ from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
 from sandbox_server.git.endpoint.access import GitAccess
 from sandbox_server.git.endpoint.app import GitEndpoint
+from sandbox_server.git.endpoint.ended_scratch import EndedScratch
 from sandbox_server.git.endpoint.fetching import Fetches
 from sandbox_server.git.endpoint.forwarding import Forwarding
 from sandbox_server.git.endpoint.kept_pushes import KeptPushes
@@ -79,7 +80,9 @@ def build_git_services(
         scratch=scratch,
         checkouts=checkouts,
         endpoint=GitEndpoint(
-            access, Fetches(mirrors, recent), Pushes(mirrors, scratch, forwarding)
+            access,
+            Fetches(mirrors, recent),
+            Pushes(mirrors, scratch, forwarding, EndedScratch(sessions, scratch)),
         ),
         mirror_job=MirrorJob(repositories, mirrors),
         kept_pushes=kept,

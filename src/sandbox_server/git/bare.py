@@ -1,5 +1,6 @@
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -67,14 +68,32 @@ class TaskRepositories:
         With `max_age=None` a mirror of any age will do.
         """
         async with self._mirrors.use(repository, max_age=max_age) as mirror:
-            path = self._directory / f"{task_id}.git"
+            path = self._path(task_id)
             await _make(path, mirror)
             yield BareRepository(path)
 
+    def has(self, task_id: str) -> bool:
+        return self._path(task_id).exists()
+
+    def list_ids(self, *, unchanged_for: timedelta) -> Sequence[str]:
+        """List for whom there are repositories, made at least so long ago."""
+        before = time.time() - unchanged_for.total_seconds()
+        found = self._directory.glob("*.git")
+        return [path.name.removesuffix(".git") for path in found if _made_at(path) < before]
+
+    def _path(self, task_id: str) -> Path:
+        return self._directory / f"{task_id}.git"
+
     async def remove(self, task_id: str) -> None:
         """Remove the repository of a task that has ended."""
-        path = self._directory / f"{task_id}.git"
-        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self._path(task_id), ignore_errors=True)
+
+
+def _made_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # removed meanwhile
+        return time.time()
 
 
 async def _make(path: Path, mirror: Mirror) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from sandbox_server.domain.errors import GitError, SandboxError
 from sandbox_server.git.bare import BareRepository, TaskRepositories
 from sandbox_server.git.endpoint.access import RepositoryGrant
+from sandbox_server.git.endpoint.ended_scratch import EndedScratch
 from sandbox_server.git.endpoint.forwarding import Forwarding
 from sandbox_server.git.endpoint.git_child import ChildFailed, consume
 from sandbox_server.git.endpoint.push_report import RefResult
@@ -52,11 +53,16 @@ class Pushes:
     """Takes pushes of granted branches."""
 
     def __init__(
-        self, mirrors: Mirrors, repositories: TaskRepositories, forwarding: Forwarding
+        self,
+        mirrors: Mirrors,
+        repositories: TaskRepositories,
+        forwarding: Forwarding,
+        ended: EndedScratch,
     ) -> None:
         self._mirrors = mirrors
         self._repositories = repositories
         self._forwarding = forwarding
+        self._ended = ended
 
     async def list_refs(self, grant: RepositoryGrant) -> bytes:
         """List the branch that may be pushed and the one it came from; all refs of a monorepo would be megabytes."""
@@ -76,6 +82,7 @@ class Pushes:
     ) -> None:
         """Take the objects of a push in; raises `PushRefused`."""
         if push.has_pack:
+            await self._ended.make_room_for(grant.work_id)
             async with self._repositories.open(grant.repository, grant.work_id) as scratch:
                 _require_room(scratch.path)
                 _remove_left_over(scratch.path)

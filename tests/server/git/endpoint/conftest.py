@@ -14,6 +14,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State
 from sandbox_server.git.endpoint.access import GitAccess
 from sandbox_server.git.endpoint.app import GIT_PATH, GitEndpoint, GitRoute
+from sandbox_server.git.endpoint.ended_scratch import EndedScratch
 from sandbox_server.git.endpoint.fetching import Fetches
 from sandbox_server.git.endpoint.forwarding import Forwarding
 from sandbox_server.git.endpoint.kept_pushes import KeptPushes
@@ -162,7 +163,12 @@ async def place(sessions, vault, forge, repository, mirrors, task_repositories):
     endpoint = GitEndpoint(
         GitAccess(sessions, vault, {"local": ENGINE_KEY}),
         Fetches(mirrors, recent),
-        Pushes(mirrors, task_repositories, Forwarding(sessions, credentials, kept, recent)),
+        Pushes(
+            mirrors,
+            task_repositories,
+            Forwarding(sessions, credentials, kept, recent),
+            EndedScratch(sessions, task_repositories),
+        ),
     )
     app = Starlette(routes=[Route(GIT_PATH, GitRoute())])
     app.state.components = {GitEndpoint: endpoint}
