@@ -25,7 +25,7 @@ from tests.server.support.server_process import ServerProcess, server_process, v
 from tests.server.tasks.support.task_client import TaskClient
 
 LEASE_S = 3
-PATIENCE_S = 150
+PATIENCE_S = 300
 LINES = 10
 LOG = "/home/user/widgets/log"
 
@@ -86,7 +86,7 @@ class TaskReplicas:
         """Wait until the agent has written this many lines."""
         async with asyncio.timeout(PATIENCE_S):
             while len(found := await self.lines(task)) < count:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
         return found
 
     def published(self, task: dict[str, Any]) -> list[str]:

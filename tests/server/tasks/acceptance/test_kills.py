@@ -38,6 +38,7 @@ class Moments:
         return await self._has_run(RunKind.SETUP)
 
     async def working(self):
+        await asyncio.sleep(0.2)  # reading a file is work for the server
         return len(await self.replicas.lines(self.task)) >= EARLY
 
     async def checking(self):
@@ -175,3 +176,32 @@ async def test_kill__of_the_agent_waits_with_a_reason_and_goes_on_after_a_retry(
     await replicas.tasks.post(f"/v1/tasks/{task['id']}/retry")
     done = await replicas.tasks.until(task["id"], "in-review", after=waiting, timeout=PATIENCE_S)
     replicas.require_whole(done, older)
+
+
+@pytest.mark.slow
+async def test_kill__of_a_server_amid_ten_tasks_makes_ten_branches_and_ten_pull_requests(replicas):
+    victim, survivor = replicas.servers
+    await replicas.tasks.add_repository(max_open=10)
+    made = []
+    for number in range(10):
+        replicas.ask(replicas.servers[number % 2])
+        made.append(await replicas.tasks.create(WRITING.replace("line", f"line-{number}")))
+    await _reach(lambda: _is_any_published(replicas))
+    replicas.kill(victim)
+    replicas.ask(survivor)
+    done = [
+        await replicas.tasks.until(task["id"], "in-review", timeout=PATIENCE_S) for task in made
+    ]
+    branches = replicas.world.git.branches(replicas.world.repository)
+    assert sorted(branches) == sorted(["main", *(task["branch"] for task in done)])
+    pulls = replicas.world.list_pulls(per_page="100")
+    assert sorted(pull["head"]["ref"] for pull in pulls) == sorted(task["branch"] for task in done)
+    for number, task in enumerate(done):
+        lines = replicas.published(task)
+        wanted = [f"line-{number} {count}" for count in range(1, LINES + 1)]
+        assert [line.rpartition(" ")[0] for line in lines] == wanted
+
+
+async def _is_any_published(replicas):
+    await asyncio.sleep(0.2)
+    return len(replicas.world.git.branches(replicas.world.repository)) > 1
