@@ -49,6 +49,7 @@ from sandbox_server.snapshots import api as snapshots
 from sandbox_server.snapshots import api_forks as forks
 from sandbox_server.tasks import api as tasks
 from sandbox_server.tasks import api_history as task_history
+from sandbox_server.tasks.overlaps import api as task_overlaps
 from sandbox_server.templates import api as templates
 from sandbox_server.terminals import api as terminals
 from sandbox_server.tools import api as mcp
@@ -70,6 +71,7 @@ _ROUTES = (
         files,
         events,
         logs,
+        task_overlaps,  # before /v1/tasks/{task_id}
         tasks,
         task_history,
         forges,

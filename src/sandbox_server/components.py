@@ -42,6 +42,7 @@ from sandbox_server.settings import Settings
 from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.task_services import TaskServices
 from sandbox_server.tasks.history import TaskHistory
+from sandbox_server.tasks.overlaps.service import TaskOverlaps
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.templates.catalog import Catalog
 from sandbox_server.templates.lookup import TemplateLookup
@@ -126,6 +127,7 @@ class Components:
     webhook_bodies: WebhookBodies
     tasks: Tasks
     task_history: TaskHistory
+    task_overlaps: TaskOverlaps
 
     def by_type(self) -> Registry:
         """Map each component's type, by which routes depend on it, to the component."""
@@ -197,6 +199,7 @@ def build_components(core: Core) -> Components:
         forges=core.forges,
         tasks=core.task_services.tasks,
         task_history=core.task_services.history,
+        task_overlaps=core.task_services.overlaps,
         forge_views=ForgeViews(core.public_address),
         repositories=core.repositories,
         sandbox_requests=SandboxRequests(core.repositories),

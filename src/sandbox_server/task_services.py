@@ -27,6 +27,7 @@ from sandbox_server.tasks.automatic_saves import IntervalSaves
 from sandbox_server.tasks.following.follower import PullRequestFollower
 from sandbox_server.tasks.history import TaskHistory
 from sandbox_server.tasks.outbox import OutboxWorker
+from sandbox_server.tasks.overlaps.service import TaskOverlaps
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.after_run import AfterRun
@@ -67,6 +68,7 @@ class TaskServices:
 
     tasks: Tasks
     history: TaskHistory
+    overlaps: TaskOverlaps
     reconciler: TaskReconciler
     interval_saves: IntervalSaves
     follower: PullRequestFollower
@@ -124,6 +126,12 @@ def build_task_services(parts: TaskParts) -> TaskServices:
             task_repositories=task_repositories,
             checkouts=checkouts,
             forges=forges,
+        ),
+        overlaps=TaskOverlaps(
+            sessions,
+            saves=parts.saves,
+            repositories=parts.repositories,
+            task_repositories=task_repositories,
         ),
         reconciler=TaskReconciler(sessions, forges=forges, runs=runs, steps=steps, ending=ending),
         interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),

@@ -14,6 +14,7 @@ from sandbox_client.models import (
     TaskDiff,
     TaskMessageCreate,
     TaskMessageRead,
+    TaskOverlaps,
     TaskPullRead,
     TaskRead,
     TaskRunRead,
@@ -51,6 +52,11 @@ class Tasks(Repositories):
             "archived": "true" if archived else None,
         }
         return list_all(self._transport, "/v1/tasks", Page[TaskRead], query)
+
+    def find_task_overlaps(self, *, repository: str | None = None) -> TaskOverlaps:
+        """Predict which open tasks would conflict, from their latest saves."""
+        request = call("GET", "/v1/tasks/overlaps", query={"repository": repository})
+        return self._transport.fetch(TaskOverlaps, request)
 
     def get_task(self, task_id: str) -> TaskRead:
         """Get a task: its stage, why it is there, and what it waits for."""

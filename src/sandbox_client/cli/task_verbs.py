@@ -19,7 +19,7 @@ def add_task_verbs(verbs: Verbs, *, is_named: bool) -> None:
     tasks = _group(verbs, "task", does, "TASK_COMMAND")
     if not is_named:
         return
-    for add in (_run, _list, _show, _watch, _diff, _message, _cancel, _approve, _retry):
+    for add in (_run, _list, _show, _watch, _diff, _overlaps, _message, _cancel, _approve, _retry):
         add(tasks)
 
 
@@ -140,6 +140,12 @@ def _diff(tasks: Verbs) -> None:
     parser.add_argument("--stat", action="store_true", help="print only the names of the files")
     parser.add_argument("--no-pager", action="store_true", help="do not start a pager")
     _add_task(parser)
+
+
+def _overlaps(tasks: Verbs) -> None:
+    does = "show which open tasks would conflict, or have made the same changes"
+    parser = add_verb(tasks, "overlaps", does, "tasks.overlaps:overlaps")
+    parser.add_argument("--repository", metavar="REPO", help="only tasks of this repository")
 
 
 def _message(tasks: Verbs) -> None:

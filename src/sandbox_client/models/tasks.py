@@ -308,3 +308,49 @@ class TaskDiff(ResponseModel):
     files: list[TaskFileChange]
     diff: str
     is_cut: Annotated[bool, Field(description="The text is longer than what is returned.")]
+
+
+class TaskOverlapSide(ResponseModel):
+    """One of two tasks that overlap."""
+
+    task_id: str
+    title: str
+    stage: TaskStage
+    save: Annotated[int, Field(description="Number of the save that was compared.")]
+    sha: str
+    saved_at: datetime
+
+
+class TaskOverlap(ResponseModel):
+    """Two open tasks of a repository whose work would conflict, or is the same."""
+
+    repository_id: str
+    repository: Annotated[str, Field(description="Full name of the repository.")]
+    base: str
+    kind: Annotated[
+        Literal["conflict", "identical"],
+        Field(
+            description="`identical`: both change the same files to the same content, so that one of the tasks is superfluous."
+        ),
+    ]
+    tasks: Annotated[list[TaskOverlapSide], Field(min_length=2, max_length=2)]
+    files: Annotated[
+        list[str], Field(description="Files that conflict, or that both change; the first 100.")
+    ]
+    file_count: int
+
+
+class TaskNotCompared(ResponseModel):
+    """A task that could not be compared."""
+
+    task_id: str
+    reason: str
+
+
+class TaskOverlaps(ResponseModel):
+    """The overlaps of open tasks."""
+
+    items: list[TaskOverlap]
+    compared: Annotated[int, Field(description="Open tasks with saved changes that were compared.")]
+    is_cut: Annotated[bool, Field(description="There are more than the 20 tasks saved last.")]
+    skipped: list[TaskNotCompared]

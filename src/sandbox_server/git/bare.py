@@ -2,18 +2,24 @@ import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from sandbox_server.db.models import Repository
+from sandbox_server.domain.errors import GitTimedOut
 from sandbox_server.domain.tasks.forges import GitCredential
+from sandbox_server.git.file_locks import NotLocked, locked
 from sandbox_server.git.mirrors import Mirror, Mirrors
 from sandbox_server.git.objects import GitObjects
 from sandbox_server.git.process import run_git
 from sandbox_server.git.remotes import PushOutcome, list_remote, push
 from sandbox_server.git.rewriting import Identity, Wording, rewrite, squash
 from sandbox_server.git.scanning import Findings, scan
+
+_WAIT = timedelta(seconds=60)
+# Another server may have fetched the base of a task.
+_MAX_AGE = timedelta(minutes=5)
 
 
 class BareRepository(GitObjects):
@@ -71,6 +77,22 @@ class TaskRepositories:
             path = self._path(task_id)
             await _make(path, mirror)
             yield BareRepository(path)
+
+    @asynccontextmanager
+    async def open_alone(self, repository: Repository) -> AsyncIterator[BareRepository]:
+        """Open an empty repository for the work of several tasks, one at a time; it is removed afterwards."""
+        name = f"several-{repository.id}"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(
+                    locked(self._directory / f"{name}.lock", wait=_WAIT)
+                )
+            except NotLocked:
+                raise GitTimedOut("merge-tree", _WAIT) from None
+            await self.remove(name)  # what a crash has left
+            stack.push_async_callback(self.remove, name)
+            yield await stack.enter_async_context(self.open(repository, name, max_age=_MAX_AGE))
 
     def has(self, task_id: str) -> bool:
         return self._path(task_id).exists()
