@@ -10,6 +10,7 @@ from tests import run_services as services
 from tests.collection import cannot_run, starts_processes
 
 _NEEDS_ENGINE = "needs_engine"
+_EMULATED_GITHUB = "make_forge_world"
 _FAILURES = "TEST_FAILURES_FILE"
 _lacking: list[str] = []
 
@@ -55,7 +56,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "engine" in item.fixturenames:
             item.add_marker(_NEEDS_ENGINE)
-        if starts_processes(item.path):
+        if starts_processes(item.path) or _EMULATED_GITHUB in item.fixturenames:
             item.add_marker("process")
     needing = [item for item in items if item.get_closest_marker(_NEEDS_ENGINE)]
     if not needing:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from tests.server.forges.support.world import forge_world_at
 def make_forge_world(run_services, tmp_path):
     """Make forges; keyword arguments change the App, for example its `permissions`."""
     if not (PROGRAMS / "emulate").exists():
-        pytest.skip("run scripts/test-programs: the emulated GitHub is not installed")
+        lacking = pytest.fail if os.environ.get("REQUIRE_ENGINE") == "1" else pytest.skip
+        lacking("run scripts/test-programs: the emulated GitHub is not installed")
     port = int(run_services.service("github-emulators")["port"])
     made: list[Any] = []
 
