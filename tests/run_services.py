@@ -18,6 +18,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 STOP_TIMEOUT_S = 120
+MARK = "TEST_RUN_MARK"
+"""A variable of every service, which no sandbox may see."""
+
 _ALIVE = "alive"
 
 Said = dict[str, str]
@@ -44,6 +47,7 @@ class Run:
             keeper = subprocess.Popen(
                 [sys.executable, "-m", "tests.service_keeper", name, self.directory],
                 cwd=REPOSITORY,
+                env={**os.environ, MARK: "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

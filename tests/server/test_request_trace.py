@@ -10,7 +10,7 @@ from tests.structure.request_trace import traced_requests
 pytestmark = [pytest.mark.needs_engine, pytest.mark.process]
 
 MOST_OF_CREATE = 63
-MOST_OF_COMMAND = 49
+MOST_OF_COMMAND = 50
 
 
 @pytest.fixture

@@ -54,13 +54,17 @@ async def test_working_directory__a_relative_path_is_below_the_users_home(direct
     assert await directories.resolve("../b", user="root") == "/root/../b"
 
 
+async def one_byte():
+    yield b"1"
+
+
 async def test_working_directory__is_looked_up_once_per_user(directories, backend, access, lookups):
     for _ in range(3):
         await directories.resolve("x", user=None)
         await directories.resolve("x", user="root")
     assert lookups() == 2
     await backend.files(access).make_directory("sub")
-    await backend.inside(access).write_file("sub/x", b"1")
+    await backend.transfers(access).upload("sub/x", one_byte(), length=1)
     opened = await backend.transfers(access).open("sub/x")
     await opened.close()
     assert await output_of(backend, access, args=["pwd"], cwd="sub") == "/home/user/sub\n"

@@ -1,6 +1,7 @@
 """Isolation of tenants that share one account at a provider."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from e2b import AsyncVolume
@@ -38,7 +39,9 @@ async def test_volumes__the_same_name_is_another_volume_for_each_tenant(
         await new_volume(wire.volume_name("data", tenant_id=tenant_id))
         wanted = new_sandbox(tenant_id=tenant_id, volumes={"/mnt": "data"})
         accesses[tenant_id] = await backend.create(wanted)
-        await backend.inside(accesses[tenant_id]).write_file("/mnt/whose", tenant_id.encode())
+        await backend.inside(accesses[tenant_id]).run_command(
+            f"printf {tenant_id} > /mnt/whose", timeout=timedelta(seconds=20)
+        )
     for tenant_id, access in accesses.items():
         found = await backend.inside(access).read_file("/mnt/whose", limit=100)
         assert found == tenant_id.encode()

@@ -12,6 +12,7 @@ from e2b import (
 )
 
 from tests.engine.engine_process import REPOSITORY
+from tests.run_services import MARK
 
 pytestmark = pytest.mark.needs_engine
 
@@ -116,10 +117,9 @@ async def test_file_refusal__kernel_files_show_only_what_sandbox_root_sees(share
 
 
 async def test_file_refusal__host_processes_are_hidden(shared, engine):
-    mark = "PYTEST_CURRENT_TEST"
-    assert mark in Path(f"/proc/{engine.pid}/environ").read_text()
+    assert MARK in Path(f"/proc/{engine.pid}/environ").read_text()
     for process in ("self", "thread-self", engine.pid):
-        assert mark not in str(await _attempts(shared, f"/proc/{process}/environ"))
+        assert MARK not in str(await _attempts(shared, f"/proc/{process}/environ"))
 
 
 async def test_file_refusal__link_to_a_magic_link_is_rejected(sandbox):

@@ -57,6 +57,7 @@ def running_emulators() -> Iterator[int]:
     finally:
         process.stdin.close()
         process.wait(timeout=20)
+        process.stdout.close()
 
 
 @cache
