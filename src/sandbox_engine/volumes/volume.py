@@ -55,11 +55,19 @@ class Volume:
 
     async def acquire(self, user: object) -> Path:
         """Mount it for this user; returns the mount point."""
-        async with self._lock:
-            if not os.path.ismount(self._place):
-                await self.workers.run(self._mount)
-            self._users.add(user)
-            return self._place
+        is_new = user not in self._users
+        self._users.add(
+            user
+        )  # before the first wait: a deleted volume is removed when it has no user
+        try:
+            async with self._lock:
+                if not os.path.ismount(self._place):
+                    await self.workers.run(self._mount)
+        except BaseException:
+            if is_new:
+                self._users.discard(user)
+            raise
+        return self._place
 
     async def release(self, user: object) -> None:
         """Release it; unmounts after the last user."""
