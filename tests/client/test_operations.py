@@ -138,7 +138,7 @@ def calls_of(client):
             "acme/widgets", instructions="x", issue=1, agent="claude", budget={"runs": 1}
         ),
         "list_tasks": client.list_tasks(repository="a/b", stages=["queued"], states=["idle"]),
-        "find_task_overlaps": client.find_task_overlaps(repository="a/b"),
+        "list_task_overlaps": client.list_task_overlaps(repository="a/b"),
         "get_task": client.get_task(ID),
         "send_task_message": client.send_task_message(ID, "x", interrupt=True),
         "cancel_task": client.cancel_task(ID),

@@ -53,7 +53,7 @@ class AsyncTasks(AsyncRepositories):
         }
         return list_all(self._transport, "/v1/tasks", Page[TaskRead], query)
 
-    async def find_task_overlaps(self, *, repository: str | None = None) -> TaskOverlaps:
+    async def list_task_overlaps(self, *, repository: str | None = None) -> TaskOverlaps:
         """Predict which open tasks would conflict, from their latest saves."""
         request = call("GET", "/v1/tasks/overlaps", query={"repository": repository})
         return await self._transport.fetch(TaskOverlaps, request)

@@ -53,7 +53,7 @@ class Tasks(Repositories):
         }
         return list_all(self._transport, "/v1/tasks", Page[TaskRead], query)
 
-    def find_task_overlaps(self, *, repository: str | None = None) -> TaskOverlaps:
+    def list_task_overlaps(self, *, repository: str | None = None) -> TaskOverlaps:
         """Predict which open tasks would conflict, from their latest saves."""
         request = call("GET", "/v1/tasks/overlaps", query={"repository": repository})
         return self._transport.fetch(TaskOverlaps, request)

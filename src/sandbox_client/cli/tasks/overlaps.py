@@ -11,7 +11,7 @@ _SHOWN_FILES = 3
 async def overlaps(invocation: Invocation) -> None:
     output = invocation.output
     async with invocation.client() as client:
-        found = await client.find_task_overlaps(repository=invocation.args.repository)
+        found = await client.list_task_overlaps(repository=invocation.args.repository)
     if output.as_json:
         output.print_model(found)
         return

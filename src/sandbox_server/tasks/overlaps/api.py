@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
 @router.get("/overlaps")
 @may_fail_with(errors.RepositoryNotFound, errors.InvalidRequest)
-async def find_task_overlaps(
+async def list_task_overlaps(
     caller: Reader, overlaps: OverlapsDep, repository: OfRepository = None
 ) -> TaskOverlapsRead:
     """Predict which open tasks of a repository would conflict, and which have made the same changes.
