@@ -43,7 +43,7 @@ class Lags:
 async def deadlines(
     sandboxes: int = _SANDBOXES, within: timedelta = _WITHIN
 ) -> AsyncIterator[Figure]:
-    """Let many sandboxes expire within a minute, and measure the delays."""
+    """Expire many sandboxes within a minute, and measure the delays."""
     with running_postgres() as url:
         async with started_stub() as stub:
             lags = await _drain(url, stub, sandboxes, within)

@@ -63,7 +63,7 @@ async def create(backend: E2BBackend, sandboxes: int) -> Sequence[tuple[str, Acc
 def spread(
     created: Sequence[tuple[str, Access]], *, first_at: datetime, within: timedelta
 ) -> Sequence[Running]:
-    """Let them expire one after the other; every second one is deleted."""
+    """Expire the sandboxes one after the other; delete every second one."""
     step = within / len(created)
     return [
         Running(

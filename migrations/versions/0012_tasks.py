@@ -241,9 +241,6 @@ def upgrade() -> None:
         sa.Column("agent_command", sa.Text()),
         sa.Column("model", sa.Text()),
         sa.Column("pull_request", sa.Text(), server_default="draft", nullable=False),
-        sa.Column("attempts", sa.Integer(), server_default=sa.text("1"), nullable=False),
-        sa.Column("parent_id", ID),
-        sa.Column("winner_id", ID),
         sa.Column("settings", DOCUMENT, server_default=sa.text("'{}'"), nullable=False),
         sa.Column("metadata", DOCUMENT, server_default=sa.text("'{}'"), nullable=False),
         sa.Column("priority", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -284,7 +281,7 @@ def upgrade() -> None:
             "pull_request IN ('draft', 'ready', 'none')", name=op.f("tasks_pull_request_check")
         ),
         sa.CheckConstraint(
-            "source IN ('text', 'issue', 'mention', 'ci-fix', 'attempt')",
+            "source IN ('text', 'issue', 'mention', 'ci-fix')",
             name=op.f("tasks_source_check"),
         ),
         sa.CheckConstraint(
@@ -292,9 +289,6 @@ def upgrade() -> None:
             name=op.f("tasks_stage_check"),
         ),
         sa.CheckConstraint("target IN ('finished', 'cancelled')", name=op.f("tasks_target_check")),
-        sa.ForeignKeyConstraint(
-            ["parent_id"], ["tasks.id"], name=op.f("tasks_parent_id_fkey"), ondelete="CASCADE"
-        ),
         sa.ForeignKeyConstraint(
             ["repository_id"], ["repositories.id"], name=op.f("tasks_repository_id_fkey")
         ),
@@ -307,12 +301,6 @@ def upgrade() -> None:
         "tasks",
         ["repository_id", sa.literal_column("priority DESC"), "id"],
         postgresql_where=sa.text("ended_at IS NULL"),
-    )
-    op.create_index(
-        op.f("tasks_parent_id_idx"),
-        "tasks",
-        ["parent_id"],
-        postgresql_where=sa.text("parent_id IS NOT NULL"),
     )
     op.create_index(op.f("tasks_repository_id_id_idx"), "tasks", ["repository_id", "id"])
     op.create_index(

@@ -65,7 +65,7 @@ class AsyncTasks(AsyncRepositories):
     async def send_task_message(
         self, task_id: str, text: str, *, interrupt: bool = False
     ) -> TaskMessageRead:
-        """Tell the agent something: at its next run, or at once with `interrupt`."""
+        """Send the agent a message: the next run gets it, and `interrupt` ends the current run."""
         body = TaskMessageCreate(text=text, interrupt=interrupt)
         request = call("POST", _path(task_id, "messages"), body)
         return await self._transport.fetch(TaskMessageRead, request)

@@ -53,7 +53,7 @@ class Repositories(Forges):
     def create_repository(
         self, forge: str, full_name: str, **options: Unpack[RepositoryOptions]
     ) -> RepositoryRead:
-        """Add a repository of a forge, which is asked for it."""
+        """Add a repository, which the server reads from its forge."""
         fields = {"forge": forge, "full_name": full_name, **options}
         request = create("/v1/repositories", request_body(RepositoryCreate, fields))
         return self._transport.fetch(RepositoryRead, request)

@@ -214,8 +214,6 @@ class TaskRead(ResponseModel):
     published_sha: str | None
     summary: Annotated[str, Field(description="As the agent reported it.")] | None
     limits: TaskLimits
-    parent_id: str | None
-    winner_id: str | None
     metadata: dict[str, str]
     priority: int
     created_at: datetime

@@ -26,7 +26,7 @@ async def create_repository(
     caller: Operator,
     repositories: RepositoriesDep,
 ) -> RepositoryRead:
-    """Add a repository of a forge. The forge is asked for it, and what its credential may do."""
+    """Add a repository. The server reads it from its forge and checks the permissions of the credential."""
     wanted = RepositoryChanges(settings=stored_settings(body.settings), envs=body.envs)
     entry = await repositories.create(
         caller,

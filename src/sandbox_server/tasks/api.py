@@ -100,7 +100,7 @@ async def get_task(task_id: TaskIdPath, caller: Reader, tasks: TasksDep) -> Task
 async def send_task_message(
     task_id: TaskIdPath, body: TaskMessageCreate, caller: Operator, tasks: TasksDep
 ) -> TaskMessageRead:
-    """Tell the agent something. It is told at its next run, which a task that waits begins at once."""
+    """Send the agent a message. The next run gets it; a task in `waiting-for-user` begins that run at once."""
     message = await tasks.send_message(caller, task_id, body.text, interrupt=body.interrupt)
     return view_message(message)
 

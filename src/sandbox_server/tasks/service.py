@@ -131,7 +131,7 @@ class Tasks:
     async def send_message(
         self, caller: Caller, task_id: str, text: str, *, interrupt: bool = False
     ) -> TaskMessage:
-        """Tell the agent something: at its next run, which a waiting task begins at once."""
+        """Send the agent a message. The next run gets it; a waiting task begins that run at once."""
         async with self._sessions.begin() as session:
             row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
             _require_open(row, "messages")

@@ -19,8 +19,8 @@ from sandbox_server.tasks.repository import TaskEntry
 _SAME = (
     *("id", "repository_id", "title", "instructions", "source", "source_ref", "source_url"),
     *("requester", "base_sha", "branch", "agent", "model", "pull_request", "stage"),
-    *("stage_reason", "stage_at", "sandbox_id", "head_sha", "published_sha", "parent_id"),
-    *("winner_id", "priority", "created_at", "ended_at", "archived_at"),
+    *("stage_reason", "stage_at", "sandbox_id", "head_sha", "published_sha"),
+    *("priority", "created_at", "ended_at", "archived_at"),
 )
 
 

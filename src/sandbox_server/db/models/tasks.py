@@ -56,7 +56,6 @@ class Task(Row):
         Index(None, "tenant_id", "id"),
         Index(None, "tenant_id", "stage", "id"),
         Index(None, "repository_id", "id"),
-        Index(None, "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
         Index(
             "tasks_open_idx",
             "repository_id",
@@ -79,15 +78,12 @@ class Task(Row):
     requester: Mapped[str | None]  # their login at the forge
     base_ref: Mapped[str]
     base_sha: Mapped[str | None]
-    branch: Mapped[str | None]  # None: attempts, which publish nothing
+    branch: Mapped[str | None]
     directory: Mapped[str]  # of the checkout in its sandboxes
     agent: Mapped[str | None]  # None: `agent_command`
     agent_command: Mapped[str | None]
     model: Mapped[str | None]
     pull_request: Mapped[str] = mapped_column(server_default=PullRequestWish.DRAFT)
-    attempts: Mapped[int] = mapped_column(server_default=text("1"))
-    parent_id: Mapped[Id | None] = mapped_column(ForeignKey("tasks.id", ondelete="CASCADE"))
-    winner_id: Mapped[Id | None]  # the attempt that is published
     settings: Mapped[Document]  # the repository's at the creation, and those of the request
     labels: Mapped[Document] = mapped_column("metadata")
     priority: Mapped[Count]

@@ -54,8 +54,6 @@ class TaskSource(StrEnum):
     ISSUE = "issue"
     MENTION = "mention"
     CI_FIX = "ci-fix"
-    ATTEMPT = "attempt"
-    """One of several attempts at its parent."""
 
 
 class PullRequestWish(StrEnum):
