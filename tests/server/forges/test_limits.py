@@ -244,7 +244,7 @@ async def test_requests__a_forge_that_does_not_answer_is_unavailable(make_forges
         secret=TOKEN,
     )
     row, _ = await forges.put(caller, "gone", definition)
-    with pytest.raises(ForgeUnavailable, match="ConnectError") as told:
+    with pytest.raises(ForgeUnavailable, match="cannot connect to the forge") as told:
         await (await forges.adapter(row.id)).find_repository("acme/widgets")
     assert told.value.is_repeatable
 

@@ -178,7 +178,13 @@ async def _failures_of(forge: str, about: str) -> AsyncIterator[None]:
         raise ForgeUnavailable(forge, f"{about}: no answer within {_WHOLE_S:.0f} s.") from None
     except httpx.HTTPError as error:
         # Only the kind of failure: the text could repeat what was sent.
-        raise ForgeUnavailable(forge, f"{about}: {type(error).__name__}.") from None
+        raise ForgeUnavailable(forge, f"{about}: {_explain(error)}.") from None
+
+
+def _explain(error: httpx.HTTPError) -> str:
+    if isinstance(error, httpx.ConnectError):
+        return "the server cannot connect to the forge; check the forge's address and the network"
+    return f"the connection to the forge failed ({type(error).__name__})"
 
 
 def _headers(call: Call) -> dict[str, str]:
