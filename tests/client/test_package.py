@@ -1,3 +1,4 @@
+import ast
 import inspect
 import subprocess
 import sys
@@ -20,6 +21,28 @@ def test_package__models_import_no_http_library():
         "print([name for name in ('asyncio', 'httpx', 'websockets', 'ssl') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("package", [sandbox_client, models])
+def test_package__type_checkers_and_programs_see_the_same_names(package):
+    declared = {
+        alias.name: node.module.rpartition(f"{package.__name__}.")[2]
+        for node in ast.walk(ast.parse(inspect.getsource(package)))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sandbox")
+        for alias in node.names
+    }
+    assert declared == package._WHERE
+    assert all(getattr(package, name) is not None for name in package.__all__)
+
+
+def test_sbx__a_verb_loads_few_models():
+    code = (
+        "import sys; from sandbox_client.cli.main import main; main(['ls'])\n"
+        "print([name for name in ('tasks', 'forges', 'templates') if f'sandbox_client.models.{name}' in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env={})
     assert said.stdout == "[]\n"
 
 

@@ -14,7 +14,12 @@ from tests.browser import WatchedPage, running_chromium
 from tests.engine.shared_engine import SharedEngine
 from tests.server.forges.support.fixtures import *  # noqa: F403 - fixtures
 from tests.server.support.api_fixtures import *  # noqa: F403 - fixtures
-from tests.server.support.databases import BUNDLED, PostgresServers, new_database
+from tests.server.support.databases import (
+    BUNDLED,
+    DatabasePool,
+    PostgresServers,
+    new_database,
+)
 from tests.server.support.fault_proxy import FaultyProxy
 from tests.server.support.full_server import serving_outside
 from tests.server.support.in_process_server import running_server
@@ -59,10 +64,21 @@ def server_url(servers, postgres_version):
     return servers.url(postgres_version)
 
 
+@pytest.fixture(scope="session")
+def database_pools():
+    """Keep databases of each PostgreSQL, which tests use one after the other."""
+    pools: dict[str, DatabasePool] = {}
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
 @pytest.fixture
-async def database_url(server_url):
-    """Clone a migrated database for one test."""
-    async with new_database(server_url) as url:
+def database_url(server_url, database_pools):
+    """Lend the test a migrated database that is empty."""
+    if server_url not in database_pools:
+        database_pools[server_url] = DatabasePool(server_url)
+    with database_pools[server_url].lend() as url:
         yield url
 
 

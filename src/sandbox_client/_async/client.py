@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
@@ -5,6 +7,7 @@ from typing import Self, Unpack
 
 import httpx
 
+from sandbox_client import models
 from sandbox_client._async.events import read_events, read_log
 from sandbox_client._async.operations import AsyncOperations
 from sandbox_client._async.pagination import list_all
@@ -12,15 +15,6 @@ from sandbox_client._async.sandbox import AsyncSandbox
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import Progress, create_and_wait, initial_wait, wait_for_state
 from sandbox_client.events import LogItem
-from sandbox_client.models import (
-    EventRead,
-    LogGap,
-    Page,
-    SandboxCreate,
-    SandboxRead,
-    SandboxState,
-    SessionSandbox,
-)
 from sandbox_client.protocol.address import find_address
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.deadline import Deadline
@@ -75,7 +69,7 @@ class AsyncSandboxClient(AsyncOperations):
 
         The sandbox is deleted if the wait times out or is cancelled. With `wait_s=0` it is returned immediately.
         """
-        request = create("/v1/sandboxes", request_body(SandboxCreate, options))
+        request = create("/v1/sandboxes", request_body(models.SandboxCreate, options))
         record = await create_and_wait(
             self._transport, request, wait_s=wait_s, on_progress=on_progress
         )
@@ -93,8 +87,8 @@ class AsyncSandboxClient(AsyncOperations):
         deadline = Deadline(wait_s)
         path = f"/v1/sandboxes/by-session/{segment(session_id)}"
         first = initial_wait(deadline, on_progress)
-        request = call("PUT", path, request_body(SessionSandbox, options), wait=first)
-        record = await self._transport.fetch(SandboxRead, request)
+        request = call("PUT", path, request_body(models.SessionSandbox, options), wait=first)
+        record = await self._transport.fetch(models.SandboxRead, request)
         if wait_s != 0:
             record = await wait_for_state(
                 self._transport,
@@ -108,24 +102,30 @@ class AsyncSandboxClient(AsyncOperations):
     async def get_sandbox(self, sandbox_id: str) -> AsyncSandbox:
         """Get a sandbox by its id, in any state."""
         request = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
-        return AsyncSandbox(self._transport, await self._transport.fetch(SandboxRead, request))
+        return AsyncSandbox(
+            self._transport, await self._transport.fetch(models.SandboxRead, request)
+        )
 
     async def list_sandboxes(
         self,
         *,
-        states: Iterable[SandboxState | str] | None = None,
+        states: Iterable[models.SandboxState | str] | None = None,
         user_id: str | None = None,
         session_id: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[AsyncSandbox, None]:
         """Give sandboxes, newest first; without states all but those that have ended."""
         query = {
-            "state": None if states is None else [SandboxState(state).value for state in states],
+            "state": None
+            if states is None
+            else [models.SandboxState(state).value for state in states],
             "user_id": user_id,
             "session_id": session_id,
             **{f"metadata.{name}": text for name, text in (metadata or {}).items()},
         }
-        async for record in list_all(self._transport, "/v1/sandboxes", Page[SandboxRead], query):
+        async for record in list_all(
+            self._transport, "/v1/sandboxes", models.Page[models.SandboxRead], query
+        ):
             yield AsyncSandbox(self._transport, record)
 
     def events(
@@ -136,7 +136,7 @@ class AsyncSandboxClient(AsyncOperations):
         types: Iterable[str] = (),
         causes: Iterable[str] = (),
         follow: bool = True,
-    ) -> AsyncGenerator[EventRead | LogGap, None]:
+    ) -> AsyncGenerator[models.EventRead | models.LogGap, None]:
         """Give what happens to all sandboxes, from the start, after an event's `seq`, or with the last `tail` of them."""
         return read_events(
             self._transport,

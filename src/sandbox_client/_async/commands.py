@@ -1,8 +1,11 @@
+from __future__ import annotations
+
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal
 
+from sandbox_client import models
 from sandbox_client._async.concurrency import Callback, invoke
 from sandbox_client._async.starting import begin
 from sandbox_client._async.streams import follow_stream
@@ -10,42 +13,33 @@ from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event
-from sandbox_client.models import (
-    CommandCreate,
-    CommandInput,
-    CommandOutcome,
-    CommandSend,
-    CommandSignal,
-    CommandState,
-    OutputPart,
-)
 from sandbox_client.protocol.calls import Call, call, create
 
 LONGEST_RUN_WAIT_S = 60.0
-_LIVING = frozenset({CommandState.STARTING, CommandState.RUNNING})
+_LIVING = frozenset({models.CommandState.STARTING, models.CommandState.RUNNING})
 _LARGEST_INPUT = 512 * 1024
 
 
 class AsyncCommand:
     """A command in a sandbox. It keeps running when nobody follows it."""
 
-    def __init__(self, transport: AsyncTransport, record: CommandOutcome) -> None:
+    def __init__(self, transport: AsyncTransport, record: models.CommandOutcome) -> None:
         self._transport = transport
         self.record = record
         """The last known state."""
         self.id = record.id
         self._path = f"/v1/sandboxes/{record.sandbox_id}/commands/{record.id}"
 
-    async def refresh(self) -> CommandOutcome:
+    async def refresh(self) -> models.CommandOutcome:
         """Fetch the current state and output."""
-        self.record = await self._transport.fetch(CommandOutcome, call("GET", self._path))
+        self.record = await self._transport.fetch(models.CommandOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> AsyncGenerator[CommandEvent, None]:
         """Stream the output from the start, or after an event's `id`, until the command ends."""
         return self._events(call("GET", self._output), after=after)
 
-    async def wait(self) -> CommandOutcome:
+    async def wait(self) -> models.CommandOutcome:
         """Wait until the command ends."""
         if self.record.state in _LIVING:
             from_now_on = call("GET", self._output, query={"tail": 0})
@@ -61,10 +55,12 @@ class AsyncCommand:
         *,
         offset: int = 0,
         limit: int | None = None,
-    ) -> OutputPart:
+    ) -> models.OutputPart:
         """Read a part of stdout or stderr, starting at a byte offset."""
         query = {"stream": stream, "offset": offset, "limit": limit}
-        return await self._transport.fetch(OutputPart, call("GET", self._output, query=query))
+        return await self._transport.fetch(
+            models.OutputPart, call("GET", self._output, query=query)
+        )
 
     async def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to stdin; with `end`, close it. The command must have been started with `stdin=True`."""
@@ -72,16 +68,18 @@ class AsyncCommand:
         for start in range(0, len(sent), _LARGEST_INPUT):
             part = b64encode(sent[start : start + _LARGEST_INPUT]).decode()
             await self._transport.send(
-                call("POST", f"{self._path}/input", CommandInput(base64=part))
+                call("POST", f"{self._path}/input", models.CommandInput(base64=part))
             )
         if end:
             await self._transport.send(
-                call("POST", f"{self._path}/input", CommandInput(close=True))
+                call("POST", f"{self._path}/input", models.CommandInput(close=True))
             )
 
-    async def signal(self, signal: CommandSignal | str = CommandSignal.SIGTERM) -> None:
+    async def signal(
+        self, signal: models.CommandSignal | str = models.CommandSignal.SIGTERM
+    ) -> None:
         """Send a signal: SIGTERM and SIGKILL to the process itself, others to its process group."""
-        body = CommandSend(signal=CommandSignal(signal))
+        body = models.CommandSend(signal=models.CommandSignal(signal))
         await self._transport.send(call("POST", f"{self._path}/signal", body))
 
     @property
@@ -101,35 +99,37 @@ class AsyncCommand:
 
 
 async def start_command(
-    transport: AsyncTransport, sandbox_path: str, body: CommandCreate
+    transport: AsyncTransport, sandbox_path: str, body: models.CommandCreate
 ) -> AsyncCommand:
     """Start a background command and return when it runs."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return AsyncCommand(transport, await transport.fetch(CommandOutcome, request))
+    return AsyncCommand(transport, await transport.fetch(models.CommandOutcome, request))
 
 
 async def begin_command(
-    transport: AsyncTransport, sandbox_path: str, body: CommandCreate
+    transport: AsyncTransport, sandbox_path: str, body: models.CommandCreate
 ) -> AsyncCommand:
     """Start a foreground command, to be followed from its first byte."""
     return AsyncCommand(
-        transport, await begin(transport, sandbox_path, "commands", body, CommandOutcome)
+        transport, await begin(transport, sandbox_path, "commands", body, models.CommandOutcome)
     )
 
 
 async def run_command(
-    transport: AsyncTransport, sandbox_path: str, body: CommandCreate
-) -> CommandOutcome:
+    transport: AsyncTransport, sandbox_path: str, body: models.CommandCreate
+) -> models.CommandOutcome:
     """Run a command and wait until it ends."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return await AsyncCommand(transport, await transport.fetch(CommandOutcome, request)).wait()
+    return await AsyncCommand(
+        transport, await transport.fetch(models.CommandOutcome, request)
+    ).wait()
 
 
 async def forward_output(
     command: AsyncCommand,
     on_stdout: Callback[[str]] | None,
     on_stderr: Callback[[str]] | None,
-) -> CommandOutcome:
+) -> models.CommandOutcome:
     """Call back with the output as it arrives; return the outcome."""
     callbacks: dict[str, Any] = {"stdout": on_stdout, "stderr": on_stderr}
     async with aclosing(command.follow()) as events:
@@ -139,13 +139,13 @@ async def forward_output(
     return require_started(await command.refresh())
 
 
-def require_started(outcome: CommandOutcome) -> CommandOutcome:
-    if outcome.state is CommandState.FAILED:
+def require_started(outcome: models.CommandOutcome) -> models.CommandOutcome:
+    if outcome.state is models.CommandState.FAILED:
         raise CommandNotStarted(f"The command did not start: {outcome.state_reason}")
     return outcome
 
 
-def require_success(outcome: CommandOutcome) -> CommandOutcome:
+def require_success(outcome: models.CommandOutcome) -> models.CommandOutcome:
     if outcome.exit_code != 0:
         raise CommandFailed(outcome)
     return outcome

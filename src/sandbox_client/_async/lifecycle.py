@@ -1,11 +1,13 @@
+from __future__ import annotations
+
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
+from sandbox_client import models
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import Progress, initial_wait, wait_for_state
 from sandbox_client.errors import SandboxError
-from sandbox_client.models import KeepAlive, SandboxRead, SandboxUpdate
 from sandbox_client.protocol.calls import call, request_body
 from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.options import SandboxChanges
@@ -16,7 +18,7 @@ class AsyncLifecycle:
     """State and lifecycle of a sandbox."""
 
     def __init__(
-        self, transport: AsyncTransport, record: SandboxRead, *, is_ours: bool = False
+        self, transport: AsyncTransport, record: models.SandboxRead, *, is_ours: bool = False
     ) -> None:
         self._transport = transport
         self._is_ours = is_ours
@@ -42,13 +44,13 @@ class AsyncLifecycle:
         with suppress(SandboxError):  # the error that ended the block matters more
             await self.delete()
 
-    async def refresh(self) -> SandboxRead:
+    async def refresh(self) -> models.SandboxRead:
         """Fetch the current state."""
         return await self._ask("GET")
 
     async def wait_running(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
-    ) -> SandboxRead:
+    ) -> models.SandboxRead:
         """Wait until the sandbox runs. It does not resume a paused one; see `resume`."""
         self.record = await wait_for_state(
             self._transport,
@@ -59,24 +61,24 @@ class AsyncLifecycle:
         )
         return self.record
 
-    async def pause(self, *, wait_s: float | None = 60) -> SandboxRead:
+    async def pause(self, *, wait_s: float | None = 60) -> models.SandboxRead:
         """Pause the sandbox; memory and files are kept."""
         deadline = Deadline(wait_s)
         request = call("POST", f"{self._path}/pause", may_repeat=True)
-        record = await self._transport.fetch(SandboxRead, request)
+        record = await self._transport.fetch(models.SandboxRead, request)
         self.record = await wait_for_state(self._transport, record, is_paused, deadline=deadline)
         return self.record
 
     async def resume(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
-    ) -> SandboxRead:
+    ) -> models.SandboxRead:
         """Resume the sandbox; without a free slot it is queued."""
         deadline = Deadline(wait_s)
         first = initial_wait(deadline, on_progress)
         request = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
         self.record = await wait_for_state(
             self._transport,
-            await self._transport.fetch(SandboxRead, request),
+            await self._transport.fetch(models.SandboxRead, request),
             is_resumed,
             deadline=deadline,
             on_progress=on_progress,
@@ -87,19 +89,23 @@ class AsyncLifecycle:
         """Delete the sandbox and its files. Repeating it is not an error."""
         await self._transport.delete(call("DELETE", self._path))
 
-    async def update(self, **changes: Unpack[SandboxChanges]) -> SandboxRead:
+    async def update(self, **changes: Unpack[SandboxChanges]) -> models.SandboxRead:
         """Change the given fields."""
-        return await self._ask("PATCH", body=SandboxUpdate.model_validate(changes))
+        return await self._ask("PATCH", body=models.SandboxUpdate.model_validate(changes))
 
     async def keepalive(
         self, awake_s: float = 300, *, timeout_s: float | None = None
-    ) -> SandboxRead:
+    ) -> models.SandboxRead:
         """Prevent the idle pause for `awake_s` seconds."""
-        body = request_body(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
+        body = request_body(models.KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
         request = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
-        self.record = await self._transport.fetch(SandboxRead, request)
+        self.record = await self._transport.fetch(models.SandboxRead, request)
         return self.record
 
-    async def _ask(self, method: str, body: SandboxUpdate | None = None) -> SandboxRead:
-        self.record = await self._transport.fetch(SandboxRead, call(method, self._path, body))
+    async def _ask(
+        self, method: str, body: models.SandboxUpdate | None = None
+    ) -> models.SandboxRead:
+        self.record = await self._transport.fetch(
+            models.SandboxRead, call(method, self._path, body)
+        )
         return self.record

@@ -1,28 +1,11 @@
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
+from sandbox_client import models
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.tasks import AsyncTasks
-from sandbox_client.models import (
-    BackendRead,
-    BackendUpdate,
-    Health,
-    JobRead,
-    KeyCreate,
-    KeyCreated,
-    KeyRead,
-    KeyUpdate,
-    Page,
-    Readiness,
-    SnapshotRead,
-    Stats,
-    TenantRead,
-    TenantWrite,
-    TicketCreate,
-    TicketCreated,
-    TicketScope,
-    Version,
-)
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
@@ -30,30 +13,30 @@ from sandbox_client.protocol.options import KeyOptions, TenantOptions
 class AsyncOperations(AsyncTasks):
     """Operations beside sandboxes; many need the admin scope."""
 
-    async def version(self) -> Version:
+    async def version(self) -> models.Version:
         """Get the version of the server."""
-        return await self._transport.fetch(Version, call("GET", "/version"))
+        return await self._transport.fetch(models.Version, call("GET", "/version"))
 
-    async def health(self) -> Health:
+    async def health(self) -> models.Health:
         """Check that the server process is alive."""
-        return await self._transport.fetch(Health, call("GET", "/healthz"))
+        return await self._transport.fetch(models.Health, call("GET", "/healthz"))
 
-    async def readiness(self) -> Readiness:
+    async def readiness(self) -> models.Readiness:
         """Check whether the server can serve requests."""
-        return await self._transport.fetch(Readiness, call("GET", "/readyz").expecting(503))
+        return await self._transport.fetch(models.Readiness, call("GET", "/readyz").expecting(503))
 
-    async def stats(self) -> Stats:
+    async def stats(self) -> models.Stats:
         """Get usage and queues: of all tenants with the admin scope, else of your own."""
-        return await self._transport.fetch(Stats, call("GET", "/v1/stats"))
+        return await self._transport.fetch(models.Stats, call("GET", "/v1/stats"))
 
-    def list_snapshots(self) -> AsyncGenerator[SnapshotRead, None]:
+    def list_snapshots(self) -> AsyncGenerator[models.SnapshotRead, None]:
         """List all snapshots, newest first."""
-        return list_all(self._transport, "/v1/snapshots", Page[SnapshotRead])
+        return list_all(self._transport, "/v1/snapshots", models.Page[models.SnapshotRead])
 
-    async def get_snapshot(self, snapshot_id: str) -> SnapshotRead:
+    async def get_snapshot(self, snapshot_id: str) -> models.SnapshotRead:
         """Get a snapshot and its state."""
         request = call("GET", f"/v1/snapshots/{segment(snapshot_id)}")
-        return await self._transport.fetch(SnapshotRead, request)
+        return await self._transport.fetch(models.SnapshotRead, request)
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
         """Delete a snapshot."""
@@ -62,74 +45,76 @@ class AsyncOperations(AsyncTasks):
     async def create_ticket(
         self,
         *,
-        scope: TicketScope | str = TicketScope.READ,
+        scope: models.TicketScope | str = models.TicketScope.READ,
         sandbox_id: str | None = None,
         ttl_s: float | None = None,
-    ) -> TicketCreated:
+    ) -> models.TicketCreated:
         """Create a ticket for browsers, which cannot send headers with EventSource and WebSocket."""
-        fields = {"scope": TicketScope(scope), "sandbox_id": sandbox_id, "ttl_s": ttl_s}
-        request = call("POST", "/v1/tickets", request_body(TicketCreate, fields))
-        return await self._transport.fetch(TicketCreated, request)
+        fields = {"scope": models.TicketScope(scope), "sandbox_id": sandbox_id, "ttl_s": ttl_s}
+        request = call("POST", "/v1/tickets", request_body(models.TicketCreate, fields))
+        return await self._transport.fetch(models.TicketCreated, request)
 
-    async def create_key(self, **options: Unpack[KeyOptions]) -> KeyCreated:
+    async def create_key(self, **options: Unpack[KeyOptions]) -> models.KeyCreated:
         """Create an API key. Its secret is returned only here."""
-        request = create("/v1/keys", request_body(KeyCreate, options))
-        return await self._transport.fetch(KeyCreated, request)
+        request = create("/v1/keys", request_body(models.KeyCreate, options))
+        return await self._transport.fetch(models.KeyCreated, request)
 
-    def list_keys(self, *, tenant: str | None = None) -> AsyncGenerator[KeyRead, None]:
+    def list_keys(self, *, tenant: str | None = None) -> AsyncGenerator[models.KeyRead, None]:
         """List API keys, newest first, including revoked ones."""
-        return list_all(self._transport, "/v1/keys", Page[KeyRead], {"tenant": tenant})
+        return list_all(
+            self._transport, "/v1/keys", models.Page[models.KeyRead], {"tenant": tenant}
+        )
 
-    async def get_key(self, key_id: str) -> KeyRead:
+    async def get_key(self, key_id: str) -> models.KeyRead:
         """Get an API key, without its secret."""
-        return await self._transport.fetch(KeyRead, call("GET", _key(key_id)))
+        return await self._transport.fetch(models.KeyRead, call("GET", _key(key_id)))
 
     async def update_key(
         self,
         key_id: str,
         **changes: Unpack[KeyOptions],
-    ) -> KeyRead:
+    ) -> models.KeyRead:
         """Change the given fields of an API key."""
-        body = KeyUpdate.model_validate(changes)
-        return await self._transport.fetch(KeyRead, call("PATCH", _key(key_id), body))
+        body = models.KeyUpdate.model_validate(changes)
+        return await self._transport.fetch(models.KeyRead, call("PATCH", _key(key_id), body))
 
     async def revoke_key(self, key_id: str) -> None:
         """Revoke an API key permanently."""
         await self._transport.delete(call("DELETE", _key(key_id)))
 
-    def list_tenants(self) -> AsyncGenerator[TenantRead, None]:
+    def list_tenants(self) -> AsyncGenerator[models.TenantRead, None]:
         """List tenants, oldest first."""
-        return list_all(self._transport, "/v1/tenants", Page[TenantRead])
+        return list_all(self._transport, "/v1/tenants", models.Page[models.TenantRead])
 
-    async def get_tenant(self, name: str) -> TenantRead:
+    async def get_tenant(self, name: str) -> models.TenantRead:
         """Get the quotas, defaults and rules of a tenant."""
         request = call("GET", f"/v1/tenants/{segment(name)}")
-        return await self._transport.fetch(TenantRead, request)
+        return await self._transport.fetch(models.TenantRead, request)
 
-    async def put_tenant(self, name: str, **options: Unpack[TenantOptions]) -> TenantRead:
+    async def put_tenant(self, name: str, **options: Unpack[TenantOptions]) -> models.TenantRead:
         """Create a tenant or replace its settings; omitted ones get the defaults of a new tenant."""
-        body = TenantWrite.model_validate(options)
+        body = models.TenantWrite.model_validate(options)
         request = call("PUT", f"/v1/tenants/{segment(name)}", body)
-        return await self._transport.fetch(TenantRead, request)
+        return await self._transport.fetch(models.TenantRead, request)
 
-    def list_backends(self) -> AsyncGenerator[BackendRead, None]:
+    def list_backends(self) -> AsyncGenerator[models.BackendRead, None]:
         """List backends by name."""
-        return list_all(self._transport, "/v1/backends", Page[BackendRead])
+        return list_all(self._transport, "/v1/backends", models.Page[models.BackendRead])
 
-    async def get_backend(self, name: str) -> BackendRead:
+    async def get_backend(self, name: str) -> models.BackendRead:
         """Get the state and settings of a backend."""
         request = call("GET", f"/v1/backends/{segment(name)}")
-        return await self._transport.fetch(BackendRead, request)
+        return await self._transport.fetch(models.BackendRead, request)
 
-    async def update_backend(self, name: str, *, drained: bool) -> BackendRead:
+    async def update_backend(self, name: str, *, drained: bool) -> models.BackendRead:
         """Drain a backend (no new sandboxes) or undo that."""
-        body = BackendUpdate(drained=drained)
+        body = models.BackendUpdate(drained=drained)
         request = call("PATCH", f"/v1/backends/{segment(name)}", body)
-        return await self._transport.fetch(BackendRead, request)
+        return await self._transport.fetch(models.BackendRead, request)
 
-    def list_jobs(self) -> AsyncGenerator[JobRead, None]:
+    def list_jobs(self) -> AsyncGenerator[models.JobRead, None]:
         """List dead jobs, whose attempts have all failed."""
-        return list_all(self._transport, "/v1/jobs", Page[JobRead])
+        return list_all(self._transport, "/v1/jobs", models.Page[models.JobRead])
 
     async def retry_job(self, job_id: int) -> None:
         """Retry a dead job now, with the attempts of a new one."""

@@ -1,6 +1,9 @@
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Iterable
 from typing import Unpack
 
+from sandbox_client import models
 from sandbox_client._async.events import read_events, read_log
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
@@ -10,20 +13,6 @@ from sandbox_client._async.processes import AsyncProcesses
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
-from sandbox_client.models import (
-    EventRead,
-    LinkCreate,
-    LinkCreated,
-    LogGap,
-    MetricRead,
-    Page,
-    PortUrls,
-    SandboxFork,
-    SandboxRead,
-    SnapshotCreate,
-    SnapshotRead,
-    TimelineEntry,
-)
 from sandbox_client.protocol.address import McpAddress
 from sandbox_client.protocol.calls import call, create, request_body
 from sandbox_client.protocol.options import ForkOptions
@@ -36,17 +25,17 @@ class AsyncPorts:
         self._transport = transport
         self._path = path
 
-    async def get(self, port: int) -> PortUrls:
+    async def get(self, port: int) -> models.PortUrls:
         """Get the URLs of a port, whether or not something listens there."""
-        return await self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
+        return await self._transport.fetch(models.PortUrls, call("GET", f"{self._path}/{port}"))
 
     async def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
-    ) -> LinkCreated:
+    ) -> models.LinkCreated:
         """Create a link to a port for people without an API key."""
-        body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
+        body = request_body(models.LinkCreate, {"ttl_s": ttl_s, "path": path})
         return await self._transport.fetch(
-            LinkCreated, call("POST", f"{self._path}/{port}/links", body)
+            models.LinkCreated, call("POST", f"{self._path}/{port}/links", body)
         )
 
 
@@ -54,7 +43,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
     """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
     def __init__(
-        self, transport: AsyncTransport, record: SandboxRead, *, is_ours: bool = False
+        self, transport: AsyncTransport, record: models.SandboxRead, *, is_ours: bool = False
     ) -> None:
         super().__init__(transport, record, is_ours=is_ours)
         self.files = AsyncFiles(transport, f"{self._path}/files")
@@ -80,9 +69,9 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
         **options: Unpack[ForkOptions],
-    ) -> "AsyncSandbox":
+    ) -> AsyncSandbox:
         """Create a copy with the current files."""
-        request = create(f"{self._path}/fork", request_body(SandboxFork, options))
+        request = create(f"{self._path}/fork", request_body(models.SandboxFork, options))
         record = await create_and_wait(
             self._transport, request, wait_s=wait_s, on_progress=on_progress
         )
@@ -96,7 +85,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         types: Iterable[str] = (),
         causes: Iterable[str] = (),
         follow: bool = True,
-    ) -> AsyncGenerator[EventRead | LogGap, None]:
+    ) -> AsyncGenerator[models.EventRead | models.LogGap, None]:
         """Stream its events until it ends: from the start, after an event's `seq`, or the last `tail`."""
         return read_events(
             self._transport,
@@ -126,21 +115,27 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
             follow=follow,
         )
 
-    async def snapshot(self, name: str | None = None) -> SnapshotRead:
+    async def snapshot(self, name: str | None = None) -> models.SnapshotRead:
         """Create a snapshot. Use its id as a template to create sandboxes from it."""
-        request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
-        return await self._transport.fetch(SnapshotRead, request)
+        request = create(
+            f"{self._path}/snapshots", request_body(models.SnapshotCreate, {"name": name})
+        )
+        return await self._transport.fetch(models.SnapshotRead, request)
 
-    def list_snapshots(self) -> AsyncGenerator[SnapshotRead, None]:
+    def list_snapshots(self) -> AsyncGenerator[models.SnapshotRead, None]:
         """List its snapshots, newest first."""
-        return list_all(self._transport, f"{self._path}/snapshots", Page[SnapshotRead])
+        return list_all(
+            self._transport, f"{self._path}/snapshots", models.Page[models.SnapshotRead]
+        )
 
-    async def metrics(self) -> list[MetricRead]:
+    async def metrics(self) -> list[models.MetricRead]:
         """Get the resource usage over time, oldest first."""
         request = call("GET", f"{self._path}/metrics")
-        return (await self._transport.fetch(Page[MetricRead], request)).items
+        return (await self._transport.fetch(models.Page[models.MetricRead], request)).items
 
-    async def timeline(self) -> list[TimelineEntry]:
+    async def timeline(self) -> list[models.TimelineEntry]:
         """Get all state changes with cause, actor and reason."""
-        entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
+        entries = list_all(
+            self._transport, f"{self._path}/timeline", models.Page[models.TimelineEntry]
+        )
         return [entry async for entry in entries]

@@ -1,16 +1,11 @@
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
+from sandbox_client import models
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.models import (
-    Page,
-    TemplateBuildLog,
-    TemplateBuildRead,
-    TemplateCreate,
-    TemplateRead,
-    TemplateRebuild,
-)
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import TemplateOptions
 
@@ -20,38 +15,46 @@ class AsyncTemplates:
 
     _transport: AsyncTransport
 
-    def list_templates(self) -> AsyncGenerator[TemplateRead, None]:
+    def list_templates(self) -> AsyncGenerator[models.TemplateRead, None]:
         """List your own and shared templates, newest first."""
-        return list_all(self._transport, "/v1/templates", Page[TemplateRead])
+        return list_all(self._transport, "/v1/templates", models.Page[models.TemplateRead])
 
-    async def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
+    async def create_template(
+        self, name: str, **options: Unpack[TemplateOptions]
+    ) -> models.TemplateRead:
         """Create a template and start its builds; new sandboxes wait until it is ready."""
-        request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
-        return await self._transport.fetch(TemplateRead, request)
+        request = create(
+            "/v1/templates", request_body(models.TemplateCreate, {"name": name, **options})
+        )
+        return await self._transport.fetch(models.TemplateRead, request)
 
-    async def get_template(self, name: str) -> TemplateRead:
+    async def get_template(self, name: str) -> models.TemplateRead:
         """Get a template and its builds."""
-        return await self._transport.fetch(TemplateRead, call("GET", _path(name)))
+        return await self._transport.fetch(models.TemplateRead, call("GET", _path(name)))
 
     async def delete_template(self, name: str) -> None:
         """Delete a template."""
         await self._transport.delete(call("DELETE", _path(name)))
 
-    async def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
+    async def rebuild_template(
+        self, name: str, **options: Unpack[TemplateOptions]
+    ) -> models.TemplateRead:
         """Rebuild a template: unchanged, or with a complete new definition."""
-        request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
-        return await self._transport.fetch(TemplateRead, request)
+        request = create(f"{_path(name)}/builds", request_body(models.TemplateRebuild, options))
+        return await self._transport.fetch(models.TemplateRead, request)
 
-    def list_template_builds(self, name: str) -> AsyncGenerator[TemplateBuildRead, None]:
+    def list_template_builds(self, name: str) -> AsyncGenerator[models.TemplateBuildRead, None]:
         """List the latest build at each backend."""
-        return list_all(self._transport, f"{_path(name)}/builds", Page[TemplateBuildRead])
+        return list_all(
+            self._transport, f"{_path(name)}/builds", models.Page[models.TemplateBuildRead]
+        )
 
     async def get_template_build(
         self, name: str, backend: str, *, offset: int = 0
-    ) -> TemplateBuildLog:
+    ) -> models.TemplateBuildLog:
         """Get a build and its log from a character offset."""
         request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
-        return await self._transport.fetch(TemplateBuildLog, request)
+        return await self._transport.fetch(models.TemplateBuildLog, request)
 
 
 def _path(name: str) -> str:

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -7,13 +9,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.protocol import State
 
+from sandbox_client import models
 from sandbox_client._async.concurrency import Lock, sleep
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.errors import SandboxError, StreamBroken, Unreachable
 from sandbox_client.errors.parsing import error_of
 from sandbox_client.events import TerminalAttached, TerminalEvent, TerminalExit, TerminalGap
 from sandbox_client.events.parsing import read_terminal_event
-from sandbox_client.models import TerminalRead, TerminalResize
 from sandbox_client.protocol.calls import call
 from sandbox_client.protocol.retries import Retries
 from sandbox_client.protocol.websocket_close import should_reattach
@@ -44,7 +46,7 @@ class AsyncTerminal:
     """
 
     def __init__(
-        self, transport: AsyncTransport, record: TerminalRead, *, after: int | None = None
+        self, transport: AsyncTransport, record: models.TerminalRead, *, after: int | None = None
     ) -> None:
         self._transport = transport
         self._attachment: _Attachment | None = None
@@ -98,12 +100,14 @@ class AsyncTerminal:
 
     async def resize(self, cols: int, rows: int) -> None:
         """Resize the terminal; applied when a paused sandbox resumes."""
-        size = TerminalResize(type="resize", cols=cols, rows=rows)
+        size = models.TerminalResize(type="resize", cols=cols, rows=rows)
         await self._send(size.model_dump_json())
 
-    async def refresh(self) -> TerminalRead:
+    async def refresh(self) -> models.TerminalRead:
         """Fetch the current state."""
-        self.record = await self._transport.fetch(TerminalRead, call("GET", self.record.path))
+        self.record = await self._transport.fetch(
+            models.TerminalRead, call("GET", self.record.path)
+        )
         return self.record
 
     async def kill(self) -> None:

@@ -1,14 +1,16 @@
+from __future__ import annotations
+
 from collections.abc import Callable
 
+from sandbox_client import models
 from sandbox_client._async.concurrency import Callback, invoke, sleep
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.errors import SandboxError, WaitTimeout
-from sandbox_client.models import SandboxRead
 from sandbox_client.protocol.calls import Call, call
 from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.outcomes import describe_wait, is_started
 
-Progress = Callback[[SandboxRead]]
+Progress = Callback[[models.SandboxRead]]
 
 LONGEST_WAIT_S = 30.0
 _FIRST_POLL_S = 1.0  # with a progress callback
@@ -18,16 +20,18 @@ _DELETE_WITHIN_S = 5.0
 
 async def create_and_wait(
     transport: AsyncTransport, request: Call, *, wait_s: float | None, on_progress: Progress | None
-) -> SandboxRead:
+) -> models.SandboxRead:
     """Create a sandbox and wait until it runs; with `wait_s=0`, return it immediately.
 
     If the wait times out or is cancelled, the sandbox is deleted, since the caller never gets it.
     """
     deadline = Deadline(wait_s)
     first = request.waiting(initial_wait(deadline, on_progress))
-    record: SandboxRead | None = None
+    record: models.SandboxRead | None = None
     try:
-        record = await transport.fetch(SandboxRead, first, deadline=deadline if wait_s else None)
+        record = await transport.fetch(
+            models.SandboxRead, first, deadline=deadline if wait_s else None
+        )
         if wait_s == 0:
             return record
         return await wait_for_state(
@@ -41,12 +45,12 @@ async def create_and_wait(
 
 async def wait_for_state(
     transport: AsyncTransport,
-    record: SandboxRead,
-    is_reached: Callable[[SandboxRead], bool],
+    record: models.SandboxRead,
+    is_reached: Callable[[models.SandboxRead], bool],
     *,
     deadline: Deadline,
     on_progress: Progress | None = None,
-) -> SandboxRead:
+) -> models.SandboxRead:
     """Poll until the sandbox has reached a state."""
     pause, longest = _POLL_S
     while not is_reached(record):
@@ -57,7 +61,7 @@ async def wait_for_state(
             )
         await sleep(deadline.at_most(pause))
         pause = min(longest, pause * 2)
-        record = await transport.fetch(SandboxRead, call("GET", _path_of(record.id)))
+        record = await transport.fetch(models.SandboxRead, call("GET", _path_of(record.id)))
     return record
 
 
@@ -67,13 +71,13 @@ def initial_wait(deadline: Deadline, on_progress: Progress | None) -> float:
 
 
 async def _delete_unclaimed(
-    transport: AsyncTransport, request: Call, record: SandboxRead | None
+    transport: AsyncTransport, request: Call, record: models.SandboxRead | None
 ) -> None:
     deadline = Deadline(_DELETE_WITHIN_S)
     try:
         if record is None:  # repeating the request returns the same sandbox
             again = request.waiting(0).with_read_timeout(_DELETE_WITHIN_S)
-            record = await transport.fetch(SandboxRead, again, deadline=deadline)
+            record = await transport.fetch(models.SandboxRead, again, deadline=deadline)
         gone = call("DELETE", _path_of(record.id)).with_read_timeout(_DELETE_WITHIN_S)
         await transport.send(gone, deadline=deadline)
     except SandboxError:

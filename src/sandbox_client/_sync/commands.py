@@ -1,8 +1,11 @@
+from __future__ import annotations
+
 from base64 import b64encode
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Literal
 
+from sandbox_client import models
 from sandbox_client._sync.concurrency import Callback, invoke
 from sandbox_client._sync.starting import begin
 from sandbox_client._sync.streams import follow_stream
@@ -10,42 +13,33 @@ from sandbox_client._sync.transport import Transport
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event
-from sandbox_client.models import (
-    CommandCreate,
-    CommandInput,
-    CommandOutcome,
-    CommandSend,
-    CommandSignal,
-    CommandState,
-    OutputPart,
-)
 from sandbox_client.protocol.calls import Call, call, create
 
 LONGEST_RUN_WAIT_S = 60.0
-_LIVING = frozenset({CommandState.STARTING, CommandState.RUNNING})
+_LIVING = frozenset({models.CommandState.STARTING, models.CommandState.RUNNING})
 _LARGEST_INPUT = 512 * 1024
 
 
 class Command:
     """A command in a sandbox. It keeps running when nobody follows it."""
 
-    def __init__(self, transport: Transport, record: CommandOutcome) -> None:
+    def __init__(self, transport: Transport, record: models.CommandOutcome) -> None:
         self._transport = transport
         self.record = record
         """The last known state."""
         self.id = record.id
         self._path = f"/v1/sandboxes/{record.sandbox_id}/commands/{record.id}"
 
-    def refresh(self) -> CommandOutcome:
+    def refresh(self) -> models.CommandOutcome:
         """Fetch the current state and output."""
-        self.record = self._transport.fetch(CommandOutcome, call("GET", self._path))
+        self.record = self._transport.fetch(models.CommandOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> Generator[CommandEvent, None, None]:
         """Stream the output from the start, or after an event's `id`, until the command ends."""
         return self._events(call("GET", self._output), after=after)
 
-    def wait(self) -> CommandOutcome:
+    def wait(self) -> models.CommandOutcome:
         """Wait until the command ends."""
         if self.record.state in _LIVING:
             from_now_on = call("GET", self._output, query={"tail": 0})
@@ -61,23 +55,27 @@ class Command:
         *,
         offset: int = 0,
         limit: int | None = None,
-    ) -> OutputPart:
+    ) -> models.OutputPart:
         """Read a part of stdout or stderr, starting at a byte offset."""
         query = {"stream": stream, "offset": offset, "limit": limit}
-        return self._transport.fetch(OutputPart, call("GET", self._output, query=query))
+        return self._transport.fetch(models.OutputPart, call("GET", self._output, query=query))
 
     def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to stdin; with `end`, close it. The command must have been started with `stdin=True`."""
         sent = content.encode() if isinstance(content, str) else content
         for start in range(0, len(sent), _LARGEST_INPUT):
             part = b64encode(sent[start : start + _LARGEST_INPUT]).decode()
-            self._transport.send(call("POST", f"{self._path}/input", CommandInput(base64=part)))
+            self._transport.send(
+                call("POST", f"{self._path}/input", models.CommandInput(base64=part))
+            )
         if end:
-            self._transport.send(call("POST", f"{self._path}/input", CommandInput(close=True)))
+            self._transport.send(
+                call("POST", f"{self._path}/input", models.CommandInput(close=True))
+            )
 
-    def signal(self, signal: CommandSignal | str = CommandSignal.SIGTERM) -> None:
+    def signal(self, signal: models.CommandSignal | str = models.CommandSignal.SIGTERM) -> None:
         """Send a signal: SIGTERM and SIGKILL to the process itself, others to its process group."""
-        body = CommandSend(signal=CommandSignal(signal))
+        body = models.CommandSend(signal=models.CommandSignal(signal))
         self._transport.send(call("POST", f"{self._path}/signal", body))
 
     @property
@@ -96,28 +94,32 @@ class Command:
         )
 
 
-def start_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
+def start_command(transport: Transport, sandbox_path: str, body: models.CommandCreate) -> Command:
     """Start a background command and return when it runs."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return Command(transport, transport.fetch(CommandOutcome, request))
+    return Command(transport, transport.fetch(models.CommandOutcome, request))
 
 
-def begin_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
+def begin_command(transport: Transport, sandbox_path: str, body: models.CommandCreate) -> Command:
     """Start a foreground command, to be followed from its first byte."""
-    return Command(transport, begin(transport, sandbox_path, "commands", body, CommandOutcome))
+    return Command(
+        transport, begin(transport, sandbox_path, "commands", body, models.CommandOutcome)
+    )
 
 
-def run_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> CommandOutcome:
+def run_command(
+    transport: Transport, sandbox_path: str, body: models.CommandCreate
+) -> models.CommandOutcome:
     """Run a command and wait until it ends."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return Command(transport, transport.fetch(CommandOutcome, request)).wait()
+    return Command(transport, transport.fetch(models.CommandOutcome, request)).wait()
 
 
 def forward_output(
     command: Command,
     on_stdout: Callback[[str]] | None,
     on_stderr: Callback[[str]] | None,
-) -> CommandOutcome:
+) -> models.CommandOutcome:
     """Call back with the output as it arrives; return the outcome."""
     callbacks: dict[str, Any] = {"stdout": on_stdout, "stderr": on_stderr}
     with closing(command.follow()) as events:
@@ -127,13 +129,13 @@ def forward_output(
     return require_started(command.refresh())
 
 
-def require_started(outcome: CommandOutcome) -> CommandOutcome:
-    if outcome.state is CommandState.FAILED:
+def require_started(outcome: models.CommandOutcome) -> models.CommandOutcome:
+    if outcome.state is models.CommandState.FAILED:
         raise CommandNotStarted(f"The command did not start: {outcome.state_reason}")
     return outcome
 
 
-def require_success(outcome: CommandOutcome) -> CommandOutcome:
+def require_success(outcome: models.CommandOutcome) -> models.CommandOutcome:
     if outcome.exit_code != 0:
         raise CommandFailed(outcome)
     return outcome

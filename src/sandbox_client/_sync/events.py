@@ -1,11 +1,13 @@
+from __future__ import annotations
+
 from collections.abc import Generator, Iterable
 
+from sandbox_client import models
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
 from sandbox_client.events import LogItem
 from sandbox_client.events.parsing import read_event, read_log_item
-from sandbox_client.models import EventRead, LogEvent, LogGap, LogRecord, Page
 from sandbox_client.protocol.calls import Query, call
 
 
@@ -18,11 +20,16 @@ def read_events(
     types: Iterable[str],
     causes: Iterable[str],
     follow: bool,
-) -> Generator[EventRead | LogGap, None, None]:
+) -> Generator[models.EventRead | models.LogGap, None, None]:
     """Read events, as a list or as a stream."""
     query: Query = {"type": list(types), "cause": list(causes)}
     if not follow:
-        return list_all(transport, path, Page[EventRead | LogGap], {**query, "after": after})
+        return list_all(
+            transport,
+            path,
+            models.Page[models.EventRead | models.LogGap],
+            {**query, "after": after},
+        )
     request = call("GET", path, query={**query, "tail": tail})
     return follow_stream(transport, request, read_event, after=after)
 
@@ -40,7 +47,7 @@ def read_log(
     """Read a log, as a list or as a stream."""
     query: Query = {"sandbox": list(sandboxes), "source": list(sources)}
     if not follow:
-        kind = Page[LogEvent | LogRecord | LogGap]
+        kind = models.Page[models.LogEvent | models.LogRecord | models.LogGap]
         return list_all(transport, path, kind, {**query, "after": after})
     request = call("GET", path, query={**query, "tail": tail})
     return follow_stream(transport, request, read_log_item, after=after)

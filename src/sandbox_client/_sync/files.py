@@ -1,9 +1,12 @@
+from __future__ import annotations
+
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from sandbox_client import models
 from sandbox_client._sync.concurrency import Content, parts_of, sleep, write
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.streams import follow_stream
@@ -17,7 +20,6 @@ from sandbox_client.errors import (
 )
 from sandbox_client.events import FileEvent, WatchEnded, WatchGap
 from sandbox_client.events.parsing import read_file_event
-from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_client.protocol.calls import Call, Query, call
 from sandbox_client.protocol.file_version import FileVersion, range_header
 from sandbox_client.protocol.retries import Retries
@@ -35,14 +37,14 @@ class Files:
         self._path = path
         self._user = user
 
-    def as_user(self, user: str) -> "Files":
+    def as_user(self, user: str) -> Files:
         """Access the files as another user of the sandbox."""
         return Files(self._transport, self._path, user=user)
 
-    def list(self, path: str = ".", *, depth: int = 1) -> Generator[FileRead, None, None]:
+    def list(self, path: str = ".", *, depth: int = 1) -> Generator[models.FileRead, None, None]:
         """List a directory, sorted by path."""
         query = self._query(path, depth=depth)
-        return list_all(self._transport, self._path, Page[FileRead], query)
+        return list_all(self._transport, self._path, models.Page[models.FileRead], query)
 
     def stat(self, path: str) -> FileVersion:
         """Get the size and version of a file without reading it."""
@@ -134,17 +136,17 @@ class Files:
         request = self._content("DELETE", path, headers=_conditions(if_match))
         self._transport.delete(request.with_query(recursive=recursive))
 
-    def move(self, source: str, to: str) -> FileRead:
+    def move(self, source: str, to: str) -> models.FileRead:
         """Move a file or directory; missing parent directories are created."""
-        body = FileMove(source=source, to=to)
+        body = models.FileMove(source=source, to=to)
         request = call("POST", f"{self._path}/move", body, query={"user": self._user})
-        return self._transport.fetch(FileRead, request)
+        return self._transport.fetch(models.FileRead, request)
 
-    def mkdir(self, path: str) -> FileRead:
+    def mkdir(self, path: str) -> models.FileRead:
         """Create a directory and its parents; an existing one is no error."""
-        body, query = DirectoryCreate(path=path), {"user": self._user}
+        body, query = models.DirectoryCreate(path=path), {"user": self._user}
         request = call("POST", f"{self._path}/mkdir", body, query=query, may_repeat=True)
-        return self._transport.fetch(FileRead, request)
+        return self._transport.fetch(models.FileRead, request)
 
     def watch(
         self, path: str = ".", *, recursive: bool = False
@@ -160,10 +162,10 @@ class Files:
         )
 
     def stream_archive(
-        self, path: str, *, kind: ArchiveFormat | str = ArchiveFormat.TAR
+        self, path: str, *, kind: models.ArchiveFormat | str = models.ArchiveFormat.TAR
     ) -> Generator[bytes, None, None]:
         """Stream a directory as an archive."""
-        query = self._query(path, format=ArchiveFormat(kind).value)
+        query = self._query(path, format=models.ArchiveFormat(kind).value)
         request = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
         with self._transport.attempt(request.with_read_timeout(_PACKING_S)) as response:
             yield from response.iter_bytes(_PART)
@@ -173,7 +175,7 @@ class Files:
         path: str,
         to: Path | str | BinaryIO,
         *,
-        kind: ArchiveFormat | str = ArchiveFormat.TAR,
+        kind: models.ArchiveFormat | str = models.ArchiveFormat.TAR,
     ) -> None:
         """Download a directory as an archive."""
         with closing(self.stream_archive(path, kind=kind)) as parts:

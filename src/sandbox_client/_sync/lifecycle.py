@@ -1,11 +1,13 @@
+from __future__ import annotations
+
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
+from sandbox_client import models
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import Progress, initial_wait, wait_for_state
 from sandbox_client.errors import SandboxError
-from sandbox_client.models import KeepAlive, SandboxRead, SandboxUpdate
 from sandbox_client.protocol.calls import call, request_body
 from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.options import SandboxChanges
@@ -15,7 +17,9 @@ from sandbox_client.protocol.outcomes import is_paused, is_resumed
 class Lifecycle:
     """State and lifecycle of a sandbox."""
 
-    def __init__(self, transport: Transport, record: SandboxRead, *, is_ours: bool = False) -> None:
+    def __init__(
+        self, transport: Transport, record: models.SandboxRead, *, is_ours: bool = False
+    ) -> None:
         self._transport = transport
         self._is_ours = is_ours
         self.record = record
@@ -40,13 +44,13 @@ class Lifecycle:
         with suppress(SandboxError):  # the error that ended the block matters more
             self.delete()
 
-    def refresh(self) -> SandboxRead:
+    def refresh(self) -> models.SandboxRead:
         """Fetch the current state."""
         return self._ask("GET")
 
     def wait_running(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
-    ) -> SandboxRead:
+    ) -> models.SandboxRead:
         """Wait until the sandbox runs. It does not resume a paused one; see `resume`."""
         self.record = wait_for_state(
             self._transport,
@@ -57,24 +61,24 @@ class Lifecycle:
         )
         return self.record
 
-    def pause(self, *, wait_s: float | None = 60) -> SandboxRead:
+    def pause(self, *, wait_s: float | None = 60) -> models.SandboxRead:
         """Pause the sandbox; memory and files are kept."""
         deadline = Deadline(wait_s)
         request = call("POST", f"{self._path}/pause", may_repeat=True)
-        record = self._transport.fetch(SandboxRead, request)
+        record = self._transport.fetch(models.SandboxRead, request)
         self.record = wait_for_state(self._transport, record, is_paused, deadline=deadline)
         return self.record
 
     def resume(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
-    ) -> SandboxRead:
+    ) -> models.SandboxRead:
         """Resume the sandbox; without a free slot it is queued."""
         deadline = Deadline(wait_s)
         first = initial_wait(deadline, on_progress)
         request = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
         self.record = wait_for_state(
             self._transport,
-            self._transport.fetch(SandboxRead, request),
+            self._transport.fetch(models.SandboxRead, request),
             is_resumed,
             deadline=deadline,
             on_progress=on_progress,
@@ -85,17 +89,19 @@ class Lifecycle:
         """Delete the sandbox and its files. Repeating it is not an error."""
         self._transport.delete(call("DELETE", self._path))
 
-    def update(self, **changes: Unpack[SandboxChanges]) -> SandboxRead:
+    def update(self, **changes: Unpack[SandboxChanges]) -> models.SandboxRead:
         """Change the given fields."""
-        return self._ask("PATCH", body=SandboxUpdate.model_validate(changes))
+        return self._ask("PATCH", body=models.SandboxUpdate.model_validate(changes))
 
-    def keepalive(self, awake_s: float = 300, *, timeout_s: float | None = None) -> SandboxRead:
+    def keepalive(
+        self, awake_s: float = 300, *, timeout_s: float | None = None
+    ) -> models.SandboxRead:
         """Prevent the idle pause for `awake_s` seconds."""
-        body = request_body(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
+        body = request_body(models.KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
         request = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
-        self.record = self._transport.fetch(SandboxRead, request)
+        self.record = self._transport.fetch(models.SandboxRead, request)
         return self.record
 
-    def _ask(self, method: str, body: SandboxUpdate | None = None) -> SandboxRead:
-        self.record = self._transport.fetch(SandboxRead, call(method, self._path, body))
+    def _ask(self, method: str, body: models.SandboxUpdate | None = None) -> models.SandboxRead:
+        self.record = self._transport.fetch(models.SandboxRead, call(method, self._path, body))
         return self.record

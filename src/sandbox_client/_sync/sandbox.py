@@ -1,6 +1,9 @@
+from __future__ import annotations
+
 from collections.abc import Generator, Iterable
 from typing import Unpack
 
+from sandbox_client import models
 from sandbox_client._sync.events import read_events, read_log
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
@@ -10,20 +13,6 @@ from sandbox_client._sync.processes import Processes
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
-from sandbox_client.models import (
-    EventRead,
-    LinkCreate,
-    LinkCreated,
-    LogGap,
-    MetricRead,
-    Page,
-    PortUrls,
-    SandboxFork,
-    SandboxRead,
-    SnapshotCreate,
-    SnapshotRead,
-    TimelineEntry,
-)
 from sandbox_client.protocol.address import McpAddress
 from sandbox_client.protocol.calls import call, create, request_body
 from sandbox_client.protocol.options import ForkOptions
@@ -36,22 +25,26 @@ class Ports:
         self._transport = transport
         self._path = path
 
-    def get(self, port: int) -> PortUrls:
+    def get(self, port: int) -> models.PortUrls:
         """Get the URLs of a port, whether or not something listens there."""
-        return self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
+        return self._transport.fetch(models.PortUrls, call("GET", f"{self._path}/{port}"))
 
     def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
-    ) -> LinkCreated:
+    ) -> models.LinkCreated:
         """Create a link to a port for people without an API key."""
-        body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
-        return self._transport.fetch(LinkCreated, call("POST", f"{self._path}/{port}/links", body))
+        body = request_body(models.LinkCreate, {"ttl_s": ttl_s, "path": path})
+        return self._transport.fetch(
+            models.LinkCreated, call("POST", f"{self._path}/{port}/links", body)
+        )
 
 
 class Sandbox(Lifecycle, Processes):
     """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
-    def __init__(self, transport: Transport, record: SandboxRead, *, is_ours: bool = False) -> None:
+    def __init__(
+        self, transport: Transport, record: models.SandboxRead, *, is_ours: bool = False
+    ) -> None:
         super().__init__(transport, record, is_ours=is_ours)
         self.files = Files(transport, f"{self._path}/files")
         self.ports = Ports(transport, f"{self._path}/ports")
@@ -76,9 +69,9 @@ class Sandbox(Lifecycle, Processes):
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
         **options: Unpack[ForkOptions],
-    ) -> "Sandbox":
+    ) -> Sandbox:
         """Create a copy with the current files."""
-        request = create(f"{self._path}/fork", request_body(SandboxFork, options))
+        request = create(f"{self._path}/fork", request_body(models.SandboxFork, options))
         record = create_and_wait(self._transport, request, wait_s=wait_s, on_progress=on_progress)
         return Sandbox(self._transport, record, is_ours=True)
 
@@ -90,7 +83,7 @@ class Sandbox(Lifecycle, Processes):
         types: Iterable[str] = (),
         causes: Iterable[str] = (),
         follow: bool = True,
-    ) -> Generator[EventRead | LogGap, None, None]:
+    ) -> Generator[models.EventRead | models.LogGap, None, None]:
         """Stream its events until it ends: from the start, after an event's `seq`, or the last `tail`."""
         return read_events(
             self._transport,
@@ -120,21 +113,27 @@ class Sandbox(Lifecycle, Processes):
             follow=follow,
         )
 
-    def snapshot(self, name: str | None = None) -> SnapshotRead:
+    def snapshot(self, name: str | None = None) -> models.SnapshotRead:
         """Create a snapshot. Use its id as a template to create sandboxes from it."""
-        request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
-        return self._transport.fetch(SnapshotRead, request)
+        request = create(
+            f"{self._path}/snapshots", request_body(models.SnapshotCreate, {"name": name})
+        )
+        return self._transport.fetch(models.SnapshotRead, request)
 
-    def list_snapshots(self) -> Generator[SnapshotRead, None, None]:
+    def list_snapshots(self) -> Generator[models.SnapshotRead, None, None]:
         """List its snapshots, newest first."""
-        return list_all(self._transport, f"{self._path}/snapshots", Page[SnapshotRead])
+        return list_all(
+            self._transport, f"{self._path}/snapshots", models.Page[models.SnapshotRead]
+        )
 
-    def metrics(self) -> list[MetricRead]:
+    def metrics(self) -> list[models.MetricRead]:
         """Get the resource usage over time, oldest first."""
         request = call("GET", f"{self._path}/metrics")
-        return (self._transport.fetch(Page[MetricRead], request)).items
+        return (self._transport.fetch(models.Page[models.MetricRead], request)).items
 
-    def timeline(self) -> list[TimelineEntry]:
+    def timeline(self) -> list[models.TimelineEntry]:
         """Get all state changes with cause, actor and reason."""
-        entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
+        entries = list_all(
+            self._transport, f"{self._path}/timeline", models.Page[models.TimelineEntry]
+        )
         return list(entries)

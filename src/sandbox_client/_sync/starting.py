@@ -1,11 +1,13 @@
+from __future__ import annotations
+
 from typing import TypeVar
 
 from pydantic import BaseModel
 
+from sandbox_client import models
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import LONGEST_WAIT_S
 from sandbox_client.errors import NotReady
-from sandbox_client.models import SandboxRead
 from sandbox_client.protocol.calls import call, create
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -20,5 +22,5 @@ def begin(
         return transport.fetch(kind, request)
     except NotReady:
         resume = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
-        transport.fetch(SandboxRead, resume)
+        transport.fetch(models.SandboxRead, resume)
     return transport.fetch(kind, request)

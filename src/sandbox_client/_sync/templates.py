@@ -1,16 +1,11 @@
+from __future__ import annotations
+
 from collections.abc import Generator
 from typing import Unpack
 
+from sandbox_client import models
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.transport import Transport
-from sandbox_client.models import (
-    Page,
-    TemplateBuildLog,
-    TemplateBuildRead,
-    TemplateCreate,
-    TemplateRead,
-    TemplateRebuild,
-)
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import TemplateOptions
 
@@ -20,36 +15,44 @@ class Templates:
 
     _transport: Transport
 
-    def list_templates(self) -> Generator[TemplateRead, None, None]:
+    def list_templates(self) -> Generator[models.TemplateRead, None, None]:
         """List your own and shared templates, newest first."""
-        return list_all(self._transport, "/v1/templates", Page[TemplateRead])
+        return list_all(self._transport, "/v1/templates", models.Page[models.TemplateRead])
 
-    def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
+    def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> models.TemplateRead:
         """Create a template and start its builds; new sandboxes wait until it is ready."""
-        request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
-        return self._transport.fetch(TemplateRead, request)
+        request = create(
+            "/v1/templates", request_body(models.TemplateCreate, {"name": name, **options})
+        )
+        return self._transport.fetch(models.TemplateRead, request)
 
-    def get_template(self, name: str) -> TemplateRead:
+    def get_template(self, name: str) -> models.TemplateRead:
         """Get a template and its builds."""
-        return self._transport.fetch(TemplateRead, call("GET", _path(name)))
+        return self._transport.fetch(models.TemplateRead, call("GET", _path(name)))
 
     def delete_template(self, name: str) -> None:
         """Delete a template."""
         self._transport.delete(call("DELETE", _path(name)))
 
-    def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
+    def rebuild_template(
+        self, name: str, **options: Unpack[TemplateOptions]
+    ) -> models.TemplateRead:
         """Rebuild a template: unchanged, or with a complete new definition."""
-        request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
-        return self._transport.fetch(TemplateRead, request)
+        request = create(f"{_path(name)}/builds", request_body(models.TemplateRebuild, options))
+        return self._transport.fetch(models.TemplateRead, request)
 
-    def list_template_builds(self, name: str) -> Generator[TemplateBuildRead, None, None]:
+    def list_template_builds(self, name: str) -> Generator[models.TemplateBuildRead, None, None]:
         """List the latest build at each backend."""
-        return list_all(self._transport, f"{_path(name)}/builds", Page[TemplateBuildRead])
+        return list_all(
+            self._transport, f"{_path(name)}/builds", models.Page[models.TemplateBuildRead]
+        )
 
-    def get_template_build(self, name: str, backend: str, *, offset: int = 0) -> TemplateBuildLog:
+    def get_template_build(
+        self, name: str, backend: str, *, offset: int = 0
+    ) -> models.TemplateBuildLog:
         """Get a build and its log from a character offset."""
         request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
-        return self._transport.fetch(TemplateBuildLog, request)
+        return self._transport.fetch(models.TemplateBuildLog, request)
 
 
 def _path(name: str) -> str:

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from collections.abc import Generator
 from contextlib import ExitStack
 from types import TracebackType
@@ -7,13 +9,13 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 
+from sandbox_client import models
 from sandbox_client._sync.concurrency import Lock, sleep
 from sandbox_client._sync.transport import Transport
 from sandbox_client.errors import SandboxError, StreamBroken, Unreachable
 from sandbox_client.errors.parsing import error_of
 from sandbox_client.events import TerminalAttached, TerminalEvent, TerminalExit, TerminalGap
 from sandbox_client.events.parsing import read_terminal_event
-from sandbox_client.models import TerminalRead, TerminalResize
 from sandbox_client.protocol.calls import call
 from sandbox_client.protocol.retries import Retries
 from sandbox_client.protocol.websocket_close import should_reattach
@@ -44,7 +46,7 @@ class Terminal:
     """
 
     def __init__(
-        self, transport: Transport, record: TerminalRead, *, after: int | None = None
+        self, transport: Transport, record: models.TerminalRead, *, after: int | None = None
     ) -> None:
         self._transport = transport
         self._attachment: _Attachment | None = None
@@ -98,12 +100,12 @@ class Terminal:
 
     def resize(self, cols: int, rows: int) -> None:
         """Resize the terminal; applied when a paused sandbox resumes."""
-        size = TerminalResize(type="resize", cols=cols, rows=rows)
+        size = models.TerminalResize(type="resize", cols=cols, rows=rows)
         self._send(size.model_dump_json())
 
-    def refresh(self) -> TerminalRead:
+    def refresh(self) -> models.TerminalRead:
         """Fetch the current state."""
-        self.record = self._transport.fetch(TerminalRead, call("GET", self.record.path))
+        self.record = self._transport.fetch(models.TerminalRead, call("GET", self.record.path))
         return self.record
 
     def kill(self) -> None:

@@ -1,14 +1,16 @@
+from __future__ import annotations
+
 from collections.abc import Callable
 
+from sandbox_client import models
 from sandbox_client._sync.concurrency import Callback, invoke, sleep
 from sandbox_client._sync.transport import Transport
 from sandbox_client.errors import SandboxError, WaitTimeout
-from sandbox_client.models import SandboxRead
 from sandbox_client.protocol.calls import Call, call
 from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.outcomes import describe_wait, is_started
 
-Progress = Callback[[SandboxRead]]
+Progress = Callback[[models.SandboxRead]]
 
 LONGEST_WAIT_S = 30.0
 _FIRST_POLL_S = 1.0  # with a progress callback
@@ -18,16 +20,16 @@ _DELETE_WITHIN_S = 5.0
 
 def create_and_wait(
     transport: Transport, request: Call, *, wait_s: float | None, on_progress: Progress | None
-) -> SandboxRead:
+) -> models.SandboxRead:
     """Create a sandbox and wait until it runs; with `wait_s=0`, return it immediately.
 
     If the wait times out or is cancelled, the sandbox is deleted, since the caller never gets it.
     """
     deadline = Deadline(wait_s)
     first = request.waiting(initial_wait(deadline, on_progress))
-    record: SandboxRead | None = None
+    record: models.SandboxRead | None = None
     try:
-        record = transport.fetch(SandboxRead, first, deadline=deadline if wait_s else None)
+        record = transport.fetch(models.SandboxRead, first, deadline=deadline if wait_s else None)
         if wait_s == 0:
             return record
         return wait_for_state(
@@ -41,12 +43,12 @@ def create_and_wait(
 
 def wait_for_state(
     transport: Transport,
-    record: SandboxRead,
-    is_reached: Callable[[SandboxRead], bool],
+    record: models.SandboxRead,
+    is_reached: Callable[[models.SandboxRead], bool],
     *,
     deadline: Deadline,
     on_progress: Progress | None = None,
-) -> SandboxRead:
+) -> models.SandboxRead:
     """Poll until the sandbox has reached a state."""
     pause, longest = _POLL_S
     while not is_reached(record):
@@ -57,7 +59,7 @@ def wait_for_state(
             )
         sleep(deadline.at_most(pause))
         pause = min(longest, pause * 2)
-        record = transport.fetch(SandboxRead, call("GET", _path_of(record.id)))
+        record = transport.fetch(models.SandboxRead, call("GET", _path_of(record.id)))
     return record
 
 
@@ -66,12 +68,14 @@ def initial_wait(deadline: Deadline, on_progress: Progress | None) -> float:
     return deadline.at_most(LONGEST_WAIT_S if on_progress is None else _FIRST_POLL_S)
 
 
-def _delete_unclaimed(transport: Transport, request: Call, record: SandboxRead | None) -> None:
+def _delete_unclaimed(
+    transport: Transport, request: Call, record: models.SandboxRead | None
+) -> None:
     deadline = Deadline(_DELETE_WITHIN_S)
     try:
         if record is None:  # repeating the request returns the same sandbox
             again = request.waiting(0).with_read_timeout(_DELETE_WITHIN_S)
-            record = transport.fetch(SandboxRead, again, deadline=deadline)
+            record = transport.fetch(models.SandboxRead, again, deadline=deadline)
         gone = call("DELETE", _path_of(record.id)).with_read_timeout(_DELETE_WITHIN_S)
         transport.send(gone, deadline=deadline)
     except SandboxError:

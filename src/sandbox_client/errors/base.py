@@ -1,9 +1,14 @@
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
 
-from sandbox_client.models.commands import CommandOutcome
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from sandbox_client.models.error_codes import ERROR_CODES
-from sandbox_client.models.problems import InputProblem
-from sandbox_client.models.sandboxes import SandboxRead
+
+if TYPE_CHECKING:
+    from sandbox_client.models.commands import CommandOutcome
+    from sandbox_client.models.problems import InputProblem
+    from sandbox_client.models.sandboxes import SandboxRead
 
 
 class SandboxError(Exception):

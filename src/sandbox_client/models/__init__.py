@@ -1,380 +1,371 @@
 """The wire contract of the API, written once: what callers send and what the server answers."""
 
-from sandbox_client.models.access import (
-    KeyCreate,
-    KeyCreated,
-    KeyRead,
-    KeyScope,
-    KeyUpdate,
-    LoginRead,
-    RuleMatch,
-    TenantDefaults,
-    TenantName,
-    TenantRead,
-    TenantRule,
-    TenantWrite,
-    TicketCreate,
-    TicketCreated,
-    TicketScope,
-)
-from sandbox_client.models.agent_runs import (
-    Afterwards,
-    AgentName,
-    AgentResult,
-    AgentRunCreate,
-    AgentRunOutcome,
-    AgentRunRead,
-    AgentRunState,
-    PermissionMode,
-)
-from sandbox_client.models.backends import BackendRead, BackendUpdate
-from sandbox_client.models.commands import (
-    CommandCreate,
-    CommandInput,
-    CommandOutcome,
-    CommandRead,
-    CommandSend,
-    CommandSignal,
-    CommandState,
-    OutputCut,
-    OutputGap,
-    OutputPart,
-    OutputPiece,
-)
-from sandbox_client.models.error_codes import ERROR_CODES, ErrorCode
-from sandbox_client.models.files import (
-    ArchiveFormat,
-    DirectoryCreate,
-    DirectoryPath,
-    FileMove,
-    FilePath,
-    FileRead,
-    FileType,
-    FileUser,
-)
-from sandbox_client.models.forges import (
-    DeliveryRead,
-    DeliveryReceipt,
-    ForgeAuth,
-    ForgeCheck,
-    ForgeCheckRead,
-    ForgeInstallationRead,
-    ForgeKind,
-    ForgeLimitRead,
-    ForgeName,
-    ForgeRead,
-    ForgeWrite,
-    MissingPermissionRead,
-)
-from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
-from sandbox_client.models.operations import (
-    BackendReadiness,
-    BackendStats,
-    EventActor,
-    EventRead,
-    Health,
-    JobRead,
-    JobState,
-    QueueStats,
-    Readiness,
-    Stats,
-    TenantStats,
-    TimelineEntry,
-    Version,
-)
-from sandbox_client.models.ports import LinkCreate, LinkCreated, PortUrls
-from sandbox_client.models.problems import InputProblem, Problem
-from sandbox_client.models.repositories import (
-    CommitStyle,
-    FullName,
-    RepositoryCreate,
-    RepositoryRead,
-    RepositorySettings,
-    RepositorySettingsRead,
-    RepositoryUpdate,
-    Triggers,
-    TriggersRead,
-)
-from sandbox_client.models.sandboxes import (
-    AutoResume,
-    CheckoutState,
-    KeepAlive,
-    Network,
-    OnTimeout,
-    QueuePlace,
-    Resources,
-    SandboxCheckout,
-    SandboxCreate,
-    SandboxRead,
-    SandboxRepository,
-    SandboxState,
-    SandboxTarget,
-    SandboxUpdate,
-    SessionSandbox,
-    Timeout,
-    Urls,
-)
-from sandbox_client.models.services import (
-    McpServerRead,
-    ServicesRead,
-    ServiceState,
-    ToolServerRead,
-)
-from sandbox_client.models.snapshots import (
-    MetricRead,
-    SandboxFork,
-    SnapshotCreate,
-    SnapshotRead,
-    SnapshotState,
-)
-from sandbox_client.models.tasks import (
-    TaskApprove,
-    TaskBudget,
-    TaskCheckRead,
-    TaskCreate,
-    TaskDiff,
-    TaskFileChange,
-    TaskLimits,
-    TaskLogItem,
-    TaskMessageCreate,
-    TaskMessageRead,
-    TaskNotCompared,
-    TaskOverlap,
-    TaskOverlaps,
-    TaskOverlapSide,
-    TaskPullRead,
-    TaskPullRequest,
-    TaskRead,
-    TaskRunRead,
-    TaskSaveRead,
-    TaskSaveRestore,
-    TaskStage,
-    TaskState,
-    TaskWait,
-)
-from sandbox_client.models.templates import (
-    TemplateBuildLog,
-    TemplateBuildRead,
-    TemplateBuildState,
-    TemplateCreate,
-    TemplateName,
-    TemplateRead,
-    TemplateRebuild,
-    TemplateStep,
-)
-from sandbox_client.models.terminals import (
-    READ_CONTROL,
-    TerminalCreate,
-    TerminalPing,
-    TerminalRead,
-    TerminalResize,
-    TerminalUpdate,
-)
-from sandbox_client.models.verbs import (
-    CommandResult,
-    CreateVerb,
-    Encoding,
-    ExposedPort,
-    ExposePortVerb,
-    FileContent,
-    ReadFileVerb,
-    RunCommandVerb,
-    SandboxVerb,
-    TimeoutVerb,
-    Verb,
-    VerbSandbox,
-    WriteFileVerb,
-    WrittenFile,
-)
-from sandbox_client.models.wire import (
-    YEAR,
-    Envs,
-    Labels,
-    Name,
-    Page,
-    Port,
-    RequestModel,
-    ResponseModel,
-    Seconds,
-    Storable,
-    Text,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ERROR_CODES",
-    "READ_CONTROL",
-    "YEAR",
-    "Afterwards",
-    "AgentName",
-    "AgentResult",
-    "AgentRunCreate",
-    "AgentRunOutcome",
-    "AgentRunRead",
-    "AgentRunState",
-    "ArchiveFormat",
-    "AutoResume",
-    "BackendRead",
-    "BackendReadiness",
-    "BackendStats",
-    "BackendUpdate",
-    "CheckoutState",
-    "CommandCreate",
-    "CommandInput",
-    "CommandOutcome",
-    "CommandRead",
-    "CommandResult",
-    "CommandSend",
-    "CommandSignal",
-    "CommandState",
-    "CommitStyle",
-    "CreateVerb",
-    "DeliveryRead",
-    "DeliveryReceipt",
-    "DirectoryCreate",
-    "DirectoryPath",
-    "Encoding",
-    "Envs",
-    "ErrorCode",
-    "EventActor",
-    "EventRead",
-    "ExposePortVerb",
-    "ExposedPort",
-    "FileContent",
-    "FileMove",
-    "FilePath",
-    "FileRead",
-    "FileType",
-    "FileUser",
-    "ForgeAuth",
-    "ForgeCheck",
-    "ForgeCheckRead",
-    "ForgeInstallationRead",
-    "ForgeKind",
-    "ForgeLimitRead",
-    "ForgeName",
-    "ForgeRead",
-    "ForgeWrite",
-    "FullName",
-    "Health",
-    "InputProblem",
-    "JobRead",
-    "JobState",
-    "KeepAlive",
-    "KeyCreate",
-    "KeyCreated",
-    "KeyRead",
-    "KeyScope",
-    "KeyUpdate",
-    "Labels",
-    "LinkCreate",
-    "LinkCreated",
-    "LogEvent",
-    "LogGap",
-    "LogRecord",
-    "LoginRead",
-    "McpServerRead",
-    "MetricRead",
-    "MissingPermissionRead",
-    "Name",
-    "Network",
-    "OnTimeout",
-    "OutputCut",
-    "OutputGap",
-    "OutputPart",
-    "OutputPiece",
-    "Page",
-    "PermissionMode",
-    "Port",
-    "PortUrls",
-    "Problem",
-    "QueuePlace",
-    "QueueStats",
-    "ReadFileVerb",
-    "Readiness",
-    "RepositoryCreate",
-    "RepositoryRead",
-    "RepositorySettings",
-    "RepositorySettingsRead",
-    "RepositoryUpdate",
-    "RequestModel",
-    "Resources",
-    "ResponseModel",
-    "RuleMatch",
-    "RunCommandVerb",
-    "SandboxCheckout",
-    "SandboxCreate",
-    "SandboxFork",
-    "SandboxRead",
-    "SandboxRepository",
-    "SandboxState",
-    "SandboxTarget",
-    "SandboxUpdate",
-    "SandboxVerb",
-    "Seconds",
-    "ServiceState",
-    "ServicesRead",
-    "SessionSandbox",
-    "SnapshotCreate",
-    "SnapshotRead",
-    "SnapshotState",
-    "Stats",
-    "Storable",
-    "TaskApprove",
-    "TaskBudget",
-    "TaskCheckRead",
-    "TaskCreate",
-    "TaskDiff",
-    "TaskFileChange",
-    "TaskLimits",
-    "TaskLogItem",
-    "TaskMessageCreate",
-    "TaskMessageRead",
-    "TaskNotCompared",
-    "TaskOverlap",
-    "TaskOverlapSide",
-    "TaskOverlaps",
-    "TaskPullRead",
-    "TaskPullRequest",
-    "TaskRead",
-    "TaskRunRead",
-    "TaskSaveRead",
-    "TaskSaveRestore",
-    "TaskStage",
-    "TaskState",
-    "TaskWait",
-    "TemplateBuildLog",
-    "TemplateBuildRead",
-    "TemplateBuildState",
-    "TemplateCreate",
-    "TemplateName",
-    "TemplateRead",
-    "TemplateRebuild",
-    "TemplateStep",
-    "TenantDefaults",
-    "TenantName",
-    "TenantRead",
-    "TenantRule",
-    "TenantStats",
-    "TenantWrite",
-    "TerminalCreate",
-    "TerminalPing",
-    "TerminalRead",
-    "TerminalResize",
-    "TerminalUpdate",
-    "Text",
-    "TicketCreate",
-    "TicketCreated",
-    "TicketScope",
-    "TimelineEntry",
-    "Timeout",
-    "TimeoutVerb",
-    "ToolServerRead",
-    "Triggers",
-    "TriggersRead",
-    "Urls",
-    "Verb",
-    "VerbSandbox",
-    "Version",
-    "WriteFileVerb",
-    "WrittenFile",
-]
+if TYPE_CHECKING:
+    from sandbox_client.models.access import KeyCreate as KeyCreate
+    from sandbox_client.models.access import KeyCreated as KeyCreated
+    from sandbox_client.models.access import KeyRead as KeyRead
+    from sandbox_client.models.access import KeyScope as KeyScope
+    from sandbox_client.models.access import KeyUpdate as KeyUpdate
+    from sandbox_client.models.access import LoginRead as LoginRead
+    from sandbox_client.models.access import RuleMatch as RuleMatch
+    from sandbox_client.models.access import TenantDefaults as TenantDefaults
+    from sandbox_client.models.access import TenantName as TenantName
+    from sandbox_client.models.access import TenantRead as TenantRead
+    from sandbox_client.models.access import TenantRule as TenantRule
+    from sandbox_client.models.access import TenantWrite as TenantWrite
+    from sandbox_client.models.access import TicketCreate as TicketCreate
+    from sandbox_client.models.access import TicketCreated as TicketCreated
+    from sandbox_client.models.access import TicketScope as TicketScope
+    from sandbox_client.models.agent_runs import Afterwards as Afterwards
+    from sandbox_client.models.agent_runs import AgentName as AgentName
+    from sandbox_client.models.agent_runs import AgentResult as AgentResult
+    from sandbox_client.models.agent_runs import AgentRunCreate as AgentRunCreate
+    from sandbox_client.models.agent_runs import AgentRunOutcome as AgentRunOutcome
+    from sandbox_client.models.agent_runs import AgentRunRead as AgentRunRead
+    from sandbox_client.models.agent_runs import AgentRunState as AgentRunState
+    from sandbox_client.models.agent_runs import PermissionMode as PermissionMode
+    from sandbox_client.models.backends import BackendRead as BackendRead
+    from sandbox_client.models.backends import BackendUpdate as BackendUpdate
+    from sandbox_client.models.commands import CommandCreate as CommandCreate
+    from sandbox_client.models.commands import CommandInput as CommandInput
+    from sandbox_client.models.commands import CommandOutcome as CommandOutcome
+    from sandbox_client.models.commands import CommandRead as CommandRead
+    from sandbox_client.models.commands import CommandSend as CommandSend
+    from sandbox_client.models.commands import CommandSignal as CommandSignal
+    from sandbox_client.models.commands import CommandState as CommandState
+    from sandbox_client.models.commands import OutputCut as OutputCut
+    from sandbox_client.models.commands import OutputGap as OutputGap
+    from sandbox_client.models.commands import OutputPart as OutputPart
+    from sandbox_client.models.commands import OutputPiece as OutputPiece
+    from sandbox_client.models.error_codes import ERROR_CODES as ERROR_CODES
+    from sandbox_client.models.error_codes import ErrorCode as ErrorCode
+    from sandbox_client.models.files import ArchiveFormat as ArchiveFormat
+    from sandbox_client.models.files import DirectoryCreate as DirectoryCreate
+    from sandbox_client.models.files import DirectoryPath as DirectoryPath
+    from sandbox_client.models.files import FileMove as FileMove
+    from sandbox_client.models.files import FilePath as FilePath
+    from sandbox_client.models.files import FileRead as FileRead
+    from sandbox_client.models.files import FileType as FileType
+    from sandbox_client.models.files import FileUser as FileUser
+    from sandbox_client.models.forges import DeliveryRead as DeliveryRead
+    from sandbox_client.models.forges import DeliveryReceipt as DeliveryReceipt
+    from sandbox_client.models.forges import ForgeAuth as ForgeAuth
+    from sandbox_client.models.forges import ForgeCheck as ForgeCheck
+    from sandbox_client.models.forges import ForgeCheckRead as ForgeCheckRead
+    from sandbox_client.models.forges import ForgeInstallationRead as ForgeInstallationRead
+    from sandbox_client.models.forges import ForgeKind as ForgeKind
+    from sandbox_client.models.forges import ForgeLimitRead as ForgeLimitRead
+    from sandbox_client.models.forges import ForgeName as ForgeName
+    from sandbox_client.models.forges import ForgeRead as ForgeRead
+    from sandbox_client.models.forges import ForgeWrite as ForgeWrite
+    from sandbox_client.models.forges import MissingPermissionRead as MissingPermissionRead
+    from sandbox_client.models.logs import LogEvent as LogEvent
+    from sandbox_client.models.logs import LogGap as LogGap
+    from sandbox_client.models.logs import LogRecord as LogRecord
+    from sandbox_client.models.operations import BackendReadiness as BackendReadiness
+    from sandbox_client.models.operations import BackendStats as BackendStats
+    from sandbox_client.models.operations import EventActor as EventActor
+    from sandbox_client.models.operations import EventRead as EventRead
+    from sandbox_client.models.operations import Health as Health
+    from sandbox_client.models.operations import JobRead as JobRead
+    from sandbox_client.models.operations import JobState as JobState
+    from sandbox_client.models.operations import QueueStats as QueueStats
+    from sandbox_client.models.operations import Readiness as Readiness
+    from sandbox_client.models.operations import Stats as Stats
+    from sandbox_client.models.operations import TenantStats as TenantStats
+    from sandbox_client.models.operations import TimelineEntry as TimelineEntry
+    from sandbox_client.models.operations import Version as Version
+    from sandbox_client.models.ports import LinkCreate as LinkCreate
+    from sandbox_client.models.ports import LinkCreated as LinkCreated
+    from sandbox_client.models.ports import PortUrls as PortUrls
+    from sandbox_client.models.problems import InputProblem as InputProblem
+    from sandbox_client.models.problems import Problem as Problem
+    from sandbox_client.models.repositories import CommitStyle as CommitStyle
+    from sandbox_client.models.repositories import FullName as FullName
+    from sandbox_client.models.repositories import RepositoryCreate as RepositoryCreate
+    from sandbox_client.models.repositories import RepositoryRead as RepositoryRead
+    from sandbox_client.models.repositories import RepositorySettings as RepositorySettings
+    from sandbox_client.models.repositories import RepositorySettingsRead as RepositorySettingsRead
+    from sandbox_client.models.repositories import RepositoryUpdate as RepositoryUpdate
+    from sandbox_client.models.repositories import Triggers as Triggers
+    from sandbox_client.models.repositories import TriggersRead as TriggersRead
+    from sandbox_client.models.sandboxes import AutoResume as AutoResume
+    from sandbox_client.models.sandboxes import CheckoutState as CheckoutState
+    from sandbox_client.models.sandboxes import KeepAlive as KeepAlive
+    from sandbox_client.models.sandboxes import Network as Network
+    from sandbox_client.models.sandboxes import OnTimeout as OnTimeout
+    from sandbox_client.models.sandboxes import QueuePlace as QueuePlace
+    from sandbox_client.models.sandboxes import Resources as Resources
+    from sandbox_client.models.sandboxes import SandboxCheckout as SandboxCheckout
+    from sandbox_client.models.sandboxes import SandboxCreate as SandboxCreate
+    from sandbox_client.models.sandboxes import SandboxRead as SandboxRead
+    from sandbox_client.models.sandboxes import SandboxRepository as SandboxRepository
+    from sandbox_client.models.sandboxes import SandboxState as SandboxState
+    from sandbox_client.models.sandboxes import SandboxTarget as SandboxTarget
+    from sandbox_client.models.sandboxes import SandboxUpdate as SandboxUpdate
+    from sandbox_client.models.sandboxes import SessionSandbox as SessionSandbox
+    from sandbox_client.models.sandboxes import Timeout as Timeout
+    from sandbox_client.models.sandboxes import Urls as Urls
+    from sandbox_client.models.services import McpServerRead as McpServerRead
+    from sandbox_client.models.services import ServicesRead as ServicesRead
+    from sandbox_client.models.services import ServiceState as ServiceState
+    from sandbox_client.models.services import ToolServerRead as ToolServerRead
+    from sandbox_client.models.snapshots import MetricRead as MetricRead
+    from sandbox_client.models.snapshots import SandboxFork as SandboxFork
+    from sandbox_client.models.snapshots import SnapshotCreate as SnapshotCreate
+    from sandbox_client.models.snapshots import SnapshotRead as SnapshotRead
+    from sandbox_client.models.snapshots import SnapshotState as SnapshotState
+    from sandbox_client.models.tasks import TaskApprove as TaskApprove
+    from sandbox_client.models.tasks import TaskBudget as TaskBudget
+    from sandbox_client.models.tasks import TaskCheckRead as TaskCheckRead
+    from sandbox_client.models.tasks import TaskCreate as TaskCreate
+    from sandbox_client.models.tasks import TaskDiff as TaskDiff
+    from sandbox_client.models.tasks import TaskFileChange as TaskFileChange
+    from sandbox_client.models.tasks import TaskLimits as TaskLimits
+    from sandbox_client.models.tasks import TaskLogItem as TaskLogItem
+    from sandbox_client.models.tasks import TaskMessageCreate as TaskMessageCreate
+    from sandbox_client.models.tasks import TaskMessageRead as TaskMessageRead
+    from sandbox_client.models.tasks import TaskNotCompared as TaskNotCompared
+    from sandbox_client.models.tasks import TaskOverlap as TaskOverlap
+    from sandbox_client.models.tasks import TaskOverlaps as TaskOverlaps
+    from sandbox_client.models.tasks import TaskOverlapSide as TaskOverlapSide
+    from sandbox_client.models.tasks import TaskPullRead as TaskPullRead
+    from sandbox_client.models.tasks import TaskPullRequest as TaskPullRequest
+    from sandbox_client.models.tasks import TaskRead as TaskRead
+    from sandbox_client.models.tasks import TaskRunRead as TaskRunRead
+    from sandbox_client.models.tasks import TaskSaveRead as TaskSaveRead
+    from sandbox_client.models.tasks import TaskSaveRestore as TaskSaveRestore
+    from sandbox_client.models.tasks import TaskStage as TaskStage
+    from sandbox_client.models.tasks import TaskState as TaskState
+    from sandbox_client.models.tasks import TaskWait as TaskWait
+    from sandbox_client.models.templates import TemplateBuildLog as TemplateBuildLog
+    from sandbox_client.models.templates import TemplateBuildRead as TemplateBuildRead
+    from sandbox_client.models.templates import TemplateBuildState as TemplateBuildState
+    from sandbox_client.models.templates import TemplateCreate as TemplateCreate
+    from sandbox_client.models.templates import TemplateName as TemplateName
+    from sandbox_client.models.templates import TemplateRead as TemplateRead
+    from sandbox_client.models.templates import TemplateRebuild as TemplateRebuild
+    from sandbox_client.models.templates import TemplateStep as TemplateStep
+    from sandbox_client.models.terminals import READ_CONTROL as READ_CONTROL
+    from sandbox_client.models.terminals import TerminalCreate as TerminalCreate
+    from sandbox_client.models.terminals import TerminalPing as TerminalPing
+    from sandbox_client.models.terminals import TerminalRead as TerminalRead
+    from sandbox_client.models.terminals import TerminalResize as TerminalResize
+    from sandbox_client.models.terminals import TerminalUpdate as TerminalUpdate
+    from sandbox_client.models.verbs import CommandResult as CommandResult
+    from sandbox_client.models.verbs import CreateVerb as CreateVerb
+    from sandbox_client.models.verbs import Encoding as Encoding
+    from sandbox_client.models.verbs import ExposedPort as ExposedPort
+    from sandbox_client.models.verbs import ExposePortVerb as ExposePortVerb
+    from sandbox_client.models.verbs import FileContent as FileContent
+    from sandbox_client.models.verbs import ReadFileVerb as ReadFileVerb
+    from sandbox_client.models.verbs import RunCommandVerb as RunCommandVerb
+    from sandbox_client.models.verbs import SandboxVerb as SandboxVerb
+    from sandbox_client.models.verbs import TimeoutVerb as TimeoutVerb
+    from sandbox_client.models.verbs import Verb as Verb
+    from sandbox_client.models.verbs import VerbSandbox as VerbSandbox
+    from sandbox_client.models.verbs import WriteFileVerb as WriteFileVerb
+    from sandbox_client.models.verbs import WrittenFile as WrittenFile
+    from sandbox_client.models.wire import YEAR as YEAR
+    from sandbox_client.models.wire import Envs as Envs
+    from sandbox_client.models.wire import Labels as Labels
+    from sandbox_client.models.wire import Name as Name
+    from sandbox_client.models.wire import Page as Page
+    from sandbox_client.models.wire import Port as Port
+    from sandbox_client.models.wire import RequestModel as RequestModel
+    from sandbox_client.models.wire import ResponseModel as ResponseModel
+    from sandbox_client.models.wire import Seconds as Seconds
+    from sandbox_client.models.wire import Storable as Storable
+    from sandbox_client.models.wire import Text as Text
+
+# Imported lazily: a verb of `sbx` needs few of them.
+_WHERE = {
+    "Afterwards": "agent_runs",
+    "AgentName": "agent_runs",
+    "AgentResult": "agent_runs",
+    "AgentRunCreate": "agent_runs",
+    "AgentRunOutcome": "agent_runs",
+    "AgentRunRead": "agent_runs",
+    "AgentRunState": "agent_runs",
+    "ArchiveFormat": "files",
+    "AutoResume": "sandboxes",
+    "BackendRead": "backends",
+    "BackendReadiness": "operations",
+    "BackendStats": "operations",
+    "BackendUpdate": "backends",
+    "CheckoutState": "sandboxes",
+    "CommandCreate": "commands",
+    "CommandInput": "commands",
+    "CommandOutcome": "commands",
+    "CommandRead": "commands",
+    "CommandResult": "verbs",
+    "CommandSend": "commands",
+    "CommandSignal": "commands",
+    "CommandState": "commands",
+    "CommitStyle": "repositories",
+    "CreateVerb": "verbs",
+    "DeliveryRead": "forges",
+    "DeliveryReceipt": "forges",
+    "DirectoryCreate": "files",
+    "DirectoryPath": "files",
+    "ERROR_CODES": "error_codes",
+    "Encoding": "verbs",
+    "Envs": "wire",
+    "ErrorCode": "error_codes",
+    "EventActor": "operations",
+    "EventRead": "operations",
+    "ExposePortVerb": "verbs",
+    "ExposedPort": "verbs",
+    "FileContent": "verbs",
+    "FileMove": "files",
+    "FilePath": "files",
+    "FileRead": "files",
+    "FileType": "files",
+    "FileUser": "files",
+    "ForgeAuth": "forges",
+    "ForgeCheck": "forges",
+    "ForgeCheckRead": "forges",
+    "ForgeInstallationRead": "forges",
+    "ForgeKind": "forges",
+    "ForgeLimitRead": "forges",
+    "ForgeName": "forges",
+    "ForgeRead": "forges",
+    "ForgeWrite": "forges",
+    "FullName": "repositories",
+    "Health": "operations",
+    "InputProblem": "problems",
+    "JobRead": "operations",
+    "JobState": "operations",
+    "KeepAlive": "sandboxes",
+    "KeyCreate": "access",
+    "KeyCreated": "access",
+    "KeyRead": "access",
+    "KeyScope": "access",
+    "KeyUpdate": "access",
+    "Labels": "wire",
+    "LinkCreate": "ports",
+    "LinkCreated": "ports",
+    "LogEvent": "logs",
+    "LogGap": "logs",
+    "LogRecord": "logs",
+    "LoginRead": "access",
+    "McpServerRead": "services",
+    "MetricRead": "snapshots",
+    "MissingPermissionRead": "forges",
+    "Name": "wire",
+    "Network": "sandboxes",
+    "OnTimeout": "sandboxes",
+    "OutputCut": "commands",
+    "OutputGap": "commands",
+    "OutputPart": "commands",
+    "OutputPiece": "commands",
+    "Page": "wire",
+    "PermissionMode": "agent_runs",
+    "Port": "wire",
+    "PortUrls": "ports",
+    "Problem": "problems",
+    "QueuePlace": "sandboxes",
+    "QueueStats": "operations",
+    "READ_CONTROL": "terminals",
+    "ReadFileVerb": "verbs",
+    "Readiness": "operations",
+    "RepositoryCreate": "repositories",
+    "RepositoryRead": "repositories",
+    "RepositorySettings": "repositories",
+    "RepositorySettingsRead": "repositories",
+    "RepositoryUpdate": "repositories",
+    "RequestModel": "wire",
+    "Resources": "sandboxes",
+    "ResponseModel": "wire",
+    "RuleMatch": "access",
+    "RunCommandVerb": "verbs",
+    "SandboxCheckout": "sandboxes",
+    "SandboxCreate": "sandboxes",
+    "SandboxFork": "snapshots",
+    "SandboxRead": "sandboxes",
+    "SandboxRepository": "sandboxes",
+    "SandboxState": "sandboxes",
+    "SandboxTarget": "sandboxes",
+    "SandboxUpdate": "sandboxes",
+    "SandboxVerb": "verbs",
+    "Seconds": "wire",
+    "ServiceState": "services",
+    "ServicesRead": "services",
+    "SessionSandbox": "sandboxes",
+    "SnapshotCreate": "snapshots",
+    "SnapshotRead": "snapshots",
+    "SnapshotState": "snapshots",
+    "Stats": "operations",
+    "Storable": "wire",
+    "TaskApprove": "tasks",
+    "TaskBudget": "tasks",
+    "TaskCheckRead": "tasks",
+    "TaskCreate": "tasks",
+    "TaskDiff": "tasks",
+    "TaskFileChange": "tasks",
+    "TaskLimits": "tasks",
+    "TaskLogItem": "tasks",
+    "TaskMessageCreate": "tasks",
+    "TaskMessageRead": "tasks",
+    "TaskNotCompared": "tasks",
+    "TaskOverlap": "tasks",
+    "TaskOverlapSide": "tasks",
+    "TaskOverlaps": "tasks",
+    "TaskPullRead": "tasks",
+    "TaskPullRequest": "tasks",
+    "TaskRead": "tasks",
+    "TaskRunRead": "tasks",
+    "TaskSaveRead": "tasks",
+    "TaskSaveRestore": "tasks",
+    "TaskStage": "tasks",
+    "TaskState": "tasks",
+    "TaskWait": "tasks",
+    "TemplateBuildLog": "templates",
+    "TemplateBuildRead": "templates",
+    "TemplateBuildState": "templates",
+    "TemplateCreate": "templates",
+    "TemplateName": "templates",
+    "TemplateRead": "templates",
+    "TemplateRebuild": "templates",
+    "TemplateStep": "templates",
+    "TenantDefaults": "access",
+    "TenantName": "access",
+    "TenantRead": "access",
+    "TenantRule": "access",
+    "TenantStats": "operations",
+    "TenantWrite": "access",
+    "TerminalCreate": "terminals",
+    "TerminalPing": "terminals",
+    "TerminalRead": "terminals",
+    "TerminalResize": "terminals",
+    "TerminalUpdate": "terminals",
+    "Text": "wire",
+    "TicketCreate": "access",
+    "TicketCreated": "access",
+    "TicketScope": "access",
+    "TimelineEntry": "operations",
+    "Timeout": "sandboxes",
+    "TimeoutVerb": "verbs",
+    "ToolServerRead": "services",
+    "Triggers": "repositories",
+    "TriggersRead": "repositories",
+    "Urls": "sandboxes",
+    "Verb": "verbs",
+    "VerbSandbox": "verbs",
+    "Version": "operations",
+    "WriteFileVerb": "verbs",
+    "WrittenFile": "verbs",
+    "YEAR": "wire",
+}
+
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return found

@@ -1,15 +1,18 @@
 """Keyword arguments of requests; omitted ones take the server's defaults."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from __future__ import annotations
 
-from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
-from sandbox_client.models.agent_runs import AgentName, PermissionMode
-from sandbox_client.models.forges import ForgeAuth
-from sandbox_client.models.repositories import RepositorySettings
-from sandbox_client.models.sandboxes import Network, OnTimeout, Resources, SandboxRepository
-from sandbox_client.models.tasks import TaskBudget, TaskPullRequest
-from sandbox_client.models.templates import TemplateStep
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:  # `sbx` would load all models for one verb
+    from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
+    from sandbox_client.models.agent_runs import AgentName, PermissionMode
+    from sandbox_client.models.forges import ForgeAuth
+    from sandbox_client.models.repositories import RepositorySettings
+    from sandbox_client.models.sandboxes import Network, OnTimeout, Resources, SandboxRepository
+    from sandbox_client.models.tasks import TaskBudget, TaskPullRequest
+    from sandbox_client.models.templates import TemplateStep
 
 
 class SessionSandboxOptions(TypedDict, total=False):

@@ -78,6 +78,13 @@ async def test_orphan__sandboxes_of_another_installation_are_ignored(
 
 
 @pytest.fixture
+async def database_url(server_url):
+    """Clone a database that can be copied: no pool is connected to it."""
+    async with new_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture
 async def restored(living, database, database_url, server_url, backend_at):
     """Take a backup at some moment, and later have a server go on from it."""
 
