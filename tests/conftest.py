@@ -1,13 +1,18 @@
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 
 from tests import run_services as services
 from tests.collection import cannot_run, starts_processes
+
+# Each client loads the machine's certificates, which takes 20 ms of a processor.
+httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 _NEEDS_ENGINE = "needs_engine"
 _EMULATED_GITHUB = "make_forge_world"

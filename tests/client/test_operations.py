@@ -24,8 +24,7 @@ from sandbox_client.models import (
     SandboxRead,
     TerminalRead,
 )
-from sandbox_server.app import describe
-from tests.server.support.described_answers import Operation
+from tests.server.support.described_answers import Operation, description
 
 ID = "0" * 20
 
@@ -201,7 +200,7 @@ def calls_of(client):
     }
 
 
-DESCRIPTION = describe()
+DESCRIPTION = description()
 OPERATIONS = {
     described["operationId"]: Operation(
         method, path, described, DESCRIPTION["components"]["schemas"]

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sandbox_server.db.models import Backend, Sandbox, Snapshot
 from sandbox_server.domain.ids import new_id
 from tests.server.support.api_fixtures import caller_of
-from tests.server.support.described_answers import operations_of
+from tests.server.support.described_answers import list_operations
 from tests.server.support.unreachable_backend import backends_nowhere
 
 ABSENT = "0" * 20
@@ -35,8 +35,8 @@ async def backends(sessions):
 
 
 @pytest.fixture
-def operations(app):
-    return operations_of(app)
+def operations():
+    return list_operations()
 
 
 @pytest.fixture

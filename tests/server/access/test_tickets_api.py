@@ -16,7 +16,7 @@ from sandbox_server.http.deps import Operator, Reader
 from tests.server.access.test_authorization import call
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of
-from tests.server.support.described_answers import operations_of
+from tests.server.support.described_answers import list_operations
 from tests.server.support.rows import add_sandbox, find_tenant, now
 from tests.server.support.socket_server import serving
 from tests.server.support.unreachable_backend import backends_nowhere
@@ -190,7 +190,7 @@ async def test_tickets__a_sandboxs_ticket_is_rejected_for_every_operation_of_ano
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
         tried = 0
-        for operation in operations_of(app):
+        for operation in list_operations():
             if not is_public(operation.path):
                 answer = await call(holder, operation, sandbox_id=other)
                 assert_problem(answer, status=403, code="ticket-refused")
@@ -205,7 +205,7 @@ async def test_tickets__a_ticket_allows_only_reads_within_its_scope(app, admin, 
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
         opened = set()
-        for operation in operations_of(app):
+        for operation in list_operations():
             answer = await call(holder, operation, sandbox_id=ours)
             if answer.status_code != 403 and not is_public(operation.path):
                 opened.add((operation.method, operation.path))
@@ -221,7 +221,7 @@ async def test_tickets__a_ticket_for_all_sandboxes_reads_only_sandboxes_and_stre
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
         opened = set()
-        for operation in operations_of(app):
+        for operation in list_operations():
             answer = await call(holder, operation)
             if answer.status_code != 403 and not is_public(operation.path):
                 opened.add((operation.method, operation.path))
@@ -236,7 +236,7 @@ async def test_tickets__the_openapi_document_lists_where_tickets_are_accepted(ap
     ticket = await make_ticket(admin, scope="sandboxes")
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
-        for operation in operations_of(app):
+        for operation in list_operations():
             if not is_public(operation.path):
                 refused = (await call(holder, operation)).status_code == 403
                 assert refused != ({"ticket": []} in operation.described["security"])

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.server.support.described_answers import operations_of
+from tests.server.support.described_answers import list_operations
 from tests.server.support.unreachable_backend import backends_nowhere
 
 TEXTS = ["\0", "\ud800", "", "x" * 5000, "../../etc", "a\r\nb: c", "'; --", "💥", "1e999", "-1"]
@@ -39,8 +39,8 @@ async def backends(sessions):
 
 
 @pytest.fixture
-def operations(app):
-    return operations_of(app)
+def operations():
+    return list_operations()
 
 
 @pytest.fixture

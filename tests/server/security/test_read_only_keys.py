@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from sandbox_server.app import describe
+from tests.server.support.described_answers import description
 from tests.server.support.full_server import inside
 from tests.server.tools.conftest import make_sandbox, run  # noqa: F401 - fixtures
 
@@ -150,7 +150,7 @@ async def test_read_only_keys__cannot_read_files_with_the_nine_verbs(reader, san
 async def test_read_only_keys__responses_contain_no_secrets(reader, sandbox_id, secrets):
     caller, query = reader
     asked = 0
-    for described, operations in describe()["paths"].items():
+    for described, operations in description()["paths"].items():
         path = described.replace("{sandbox_id}", sandbox_id).replace("{port}", "6060")
         if "get" not in operations or "{" in path or path.endswith(("/watch", "/socket")):
             continue

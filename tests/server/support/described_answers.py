@@ -80,15 +80,21 @@ def _find(method: str, path: str) -> dict[str, Any] | None:
 def _patterns():
     return [
         (re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item)
-        for path, item in describe()["paths"].items()
+        for path, item in description()["paths"].items()
     ]
 
 
-def operations_of(app):
-    description = app.openapi()
+@cache
+def description():
+    """Describe the API; that takes half a second of a processor."""
+    return describe()
+
+
+def list_operations():
+    schemas = description()["components"]["schemas"]
     return [
-        Operation(method, path, described, description["components"]["schemas"])
-        for path, item in description["paths"].items()
+        Operation(method, path, described, schemas)
+        for path, item in description()["paths"].items()
         for method, described in item.items()
     ]
 

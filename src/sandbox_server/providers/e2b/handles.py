@@ -39,7 +39,7 @@ class Handles:
         self._endpoint = endpoint
         self._most = most
         self._known: OrderedDict[str, _Handle] = OrderedDict()
-        self._pools = Pools(endpoint.name, ca_cert=endpoint.ca_cert)
+        self._pools = Pools(endpoint)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -17,6 +17,8 @@ from e2b.api import (
 from e2b.connection_config import READ_TIMEOUT, HttpVersion
 from pyqwest import HTTPTransport, HTTPVersion
 
+from sandbox_server.providers.protocol.provider import Endpoint
+
 _CONNECT_TIMEOUT_S = 10
 # Commands and small answers; downloads; downloads that are read as they come.
 _KINDS: Final[tuple[tuple[float | None, HttpVersion], ...]] = (
@@ -30,15 +32,16 @@ _numbers = itertools.count(1)
 class Pools:
     """The connections of one provider's SDK handles."""
 
-    def __init__(self, backend: str, *, ca_cert: bytes | None) -> None:
-        self.name = f"{backend}-{next(_numbers)}"
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = f"{endpoint.name}-{next(_numbers)}"
         proxy = ProxyConfig(self.name)
         self._keys = [(proxy, read_timeout, version) for read_timeout, version in _KINDS]
         for key in self._keys:
             _, read_timeout, version = key
             pool = HTTPTransport(
-                tls_ca_cert=ca_cert,
-                tls_include_system_certs=True,
+                tls_ca_cert=endpoint.ca_cert,
+                # To load them takes 5 ms a pool.
+                tls_include_system_certs=endpoint.has_encrypted_sandboxes,
                 connect_timeout=_CONNECT_TIMEOUT_S,
                 read_timeout=read_timeout,
                 http_version=HTTPVersion.HTTP1 if version == "1.1" else None,

@@ -25,6 +25,10 @@ class Endpoint:
     public_traffic: bool = False
     """Whether ports of sandboxes may answer at the provider's own address to callers without a token."""
 
+    @property
+    def has_encrypted_sandboxes(self) -> bool:
+        return self.sandbox_url is None or self.sandbox_url.startswith("https:")
+
 
 class ReportedState(StrEnum):
     RUNNING = "running"
