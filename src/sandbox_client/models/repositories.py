@@ -248,7 +248,10 @@ class RepositoryRead(ResponseModel):
     private: bool
     url: str
     may_push: Annotated[
-        bool, Field(description="Whether the forge's credential may push; tasks need this.")
+        bool | None,
+        Field(
+            description="Whether the forge's credential may push; tasks need this. Null: the forge does not tell."
+        ),
     ]
     settings: RepositorySettingsRead
     env_names: Annotated[

@@ -14,8 +14,14 @@ def facts_of(row: Repository) -> RepositoryFacts:
         url=row.url,
         size_bytes=row.size_bytes,
         installation_id=row.installation_id,
-        permissions=frozenset({"pull", "push"} if row.may_push else {"pull"}),
+        permissions=_permissions(row),
     )
+
+
+def _permissions(row: Repository) -> frozenset[str]:
+    if row.may_push is None:
+        return frozenset()
+    return frozenset({"pull", "push"} if row.may_push else {"pull"})
 
 
 def columns_of(facts: RepositoryFacts) -> dict[str, Any]:
@@ -25,7 +31,7 @@ def columns_of(facts: RepositoryFacts) -> dict[str, Any]:
         "default_branch": facts.default_branch,
         "private": facts.private,
         "url": facts.url,
-        "may_push": "push" in facts.permissions,
+        "may_push": facts.may_push,
         "size_bytes": facts.size_bytes,
         "installation_id": facts.installation_id,
     }

@@ -29,6 +29,7 @@ from sandbox_server.log.source import Page, Source
 from sandbox_server.repositories.prepared import directory_of
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
 from sandbox_server.tasks.transitions import TaskMove, apply_move
 
@@ -379,7 +380,8 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
         row.id,
         origin=MessageOrigin.SERVER,
         origin_ref=f"retry/{row.generation}",
-        text=f"Go on with the task. Before, it stopped here: {row.stage_reason}",
+        text="Go on with the task.",
+        data=with_quotes(Quote(about="Before, it stopped here:", text=row.stage_reason or "")),
     )
     await _go_on(
         session, row, stage, reason="Retried by API request.", caller=caller, values=values

@@ -14,6 +14,7 @@ from sandbox_server.db.models import ForgeCheck, PullRequest, TaskMessage, TaskR
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.domain.tasks.stages import Stage, state_of_task
 from sandbox_server.tasks.history import Difference
+from sandbox_server.tasks.quotes import full_text
 from sandbox_server.tasks.repository import TaskEntry
 
 _SAME = (
@@ -57,7 +58,7 @@ def view_message(row: TaskMessage) -> TaskMessageRead:
         id=row.id,
         origin=row.origin,
         author=row.author,
-        text=row.text,
+        text=full_text(row),
         run=row.run_number,
         created_at=row.created_at,
     )

@@ -97,6 +97,8 @@ def _of_message(message: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {heading.format(author=message.get('author') or 'somebody')}{new}"
     text = str(message.get("text"))
     yield text if message.get("is_trusted") is True else _fenced(text)
+    for quote in message.get("quotes") or ():
+        yield _fenced(f"{quote.get('about')}\n\n{quote.get('text')}", limit=_LONGEST_OUTPUT)
 
 
 def _of_checks(task: CheckedOutTask) -> Iterator[str]:

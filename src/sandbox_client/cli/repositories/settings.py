@@ -16,6 +16,11 @@ from sandbox_client.console.escape import escape_controls
 from sandbox_client.errors import SandboxError
 from sandbox_client.models import RepositoryRead
 
+_MAY_PUSH = {
+    True: "yes",
+    False: "no: tasks cannot be published",
+    None: "unknown: the forge does not tell",
+}
 _HEADS = ("ID", "REPOSITORY", "FORGE", "AGENT", "CHECKS", "ADDED")
 _ID = re.compile(r"[a-z0-9]{20}")
 _SETTINGS = ("template", "setup", "checks", "agent", "agent_command", "model")
@@ -30,7 +35,7 @@ async def add(invocation: Invocation) -> None:
             forge, args.full_name, settings=settings, envs=envs
         )
     output.print_model_or(repository, repository.id)
-    if not repository.may_push:
+    if repository.may_push is False:
         output.note(
             f"The forge's credential may not push to {repository.full_name}, which tasks need. "
             f"See: sbx forge check {forge} --repository {repository.full_name}"
@@ -164,7 +169,7 @@ def _facts(repository: RepositoryRead) -> Iterator[tuple[str, str]]:
     yield "forge", repository.forge
     yield "default branch", repository.default_branch
     yield "visibility", "private" if repository.private else "public"
-    yield "may push", "yes" if repository.may_push else "no: tasks cannot be published"
+    yield "may push", _MAY_PUSH[repository.may_push]
     if repository.triggers_paused_reason is not None:
         yield "triggers paused", repository.triggers_paused_reason
     if repository.env_names:

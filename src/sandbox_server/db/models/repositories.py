@@ -29,7 +29,7 @@ class Repository(Row):
     default_branch: Mapped[str]
     private: Mapped[Switch]
     url: Mapped[str]
-    may_push: Mapped[Switch]  # the credential, when it was last asked
+    may_push: Mapped[bool | None]  # the credential, when it was last asked; None: not told
     installation_id: Mapped[str | None]
     settings: Mapped[Document]  # see domain/tasks/repositories.py
     envs_sealed: Mapped[bytes | None]  # variables for setup, checks and agents

@@ -54,7 +54,11 @@ class RepositoryFacts:
     size_bytes: int | None = None
     installation_id: str | None = None
     permissions: frozenset[str] = frozenset()
-    """Of `pull`, `push`, `admin`: what the credential may do."""
+    """Of `pull`, `push`, `admin`: what the credential may do. Empty: the forge does not tell."""
+
+    @property
+    def may_push(self) -> bool | None:
+        return "push" in self.permissions if self.permissions else None
 
 
 class Subject(StrEnum):

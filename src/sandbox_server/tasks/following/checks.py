@@ -79,16 +79,13 @@ class CheckWatch:
             return
         if await self._interventions.stop_loop(followed):
             return
-        text = await describe_failure(adapter, facts_of(followed.repository), verdict.failed)
+        report = await describe_failure(adapter, facts_of(followed.repository), verdict.failed)
         await self._tasks.add_message(
             task.id,
             origin=MessageOrigin.CI,
             origin_ref=verdict.key,
-            text=text,
-            data={
-                "sha": followed.pull.head_sha,
-                "checks": [{"name": each.name, "url": each.url} for each in verdict.failed],
-            },
+            text=report.text,
+            data=report.data,
         )
 
 

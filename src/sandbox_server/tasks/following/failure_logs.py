@@ -1,12 +1,15 @@
 """Failed checks as the agent is told: with the part of each log that says why."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sandbox_server.db.models import ForgeCheck
 from sandbox_server.domain.errors import ForgeError
 from sandbox_server.domain.tasks.forges import CheckConclusion, CheckFacts, RepositoryFacts
 from sandbox_server.forges.adapter import ForgeAdapter
+from sandbox_server.tasks.quotes import Quote, with_quotes
 
 READ_BYTES = 2 * 2**20
 """How much of the end of a log is read to find the first error."""
@@ -24,29 +27,42 @@ _ERROR = re.compile(
 _NOISE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE)
 
 
+@dataclass(frozen=True)
+class FailureReport:
+    """A message about failed checks."""
+
+    text: str
+    data: Mapping[str, Any]
+
+
 async def describe_failure(
     adapter: ForgeAdapter, repository: RepositoryFacts, failed: Sequence[ForgeCheck]
-) -> str:
+) -> FailureReport:
     """Describe failed checks with the part of each log that says why."""
-    shown = failed[:_MOST_LOGS]
-    parts = [await _describe(adapter, repository, each, _ALL_LOGS // len(shown)) for each in shown]
-    if len(failed) > len(shown):
-        parts.append("Failed too: " + ", ".join(each.name for each in failed[_MOST_LOGS:]))
+    shown, others = failed[:_MOST_LOGS], failed[_MOST_LOGS:]
+    most = _ALL_LOGS // len(shown)
+    quotes = [await _describe(adapter, repository, each, most) for each in shown]
     sha = failed[0].sha
-    return "\n\n".join([f"These checks of commit {sha} have failed.", *parts])
+    text = f"These checks of commit {sha} have failed."
+    if others:
+        text += f" Failed too: {', '.join(each.name for each in others)}."
+    named = [{"name": each.name, "url": each.url} for each in failed]
+    return FailureReport(text, with_quotes(*quotes, sha=sha, checks=named))
 
 
 async def _describe(
     adapter: ForgeAdapter, repository: RepositoryFacts, check: ForgeCheck, max_bytes: int
-) -> str:
-    heading = f"Check {check.name!r}: {check.conclusion}. {check.url or ''}".rstrip()
+) -> Quote:
+    about = f"Check {check.name!r}: {check.conclusion}. {check.url or ''}".rstrip()
     try:
         log = await adapter.read_check_log(repository, _facts(check), max_bytes=READ_BYTES)
     except ForgeError as error:
         if error.is_repeatable:
             raise
-        return f"{heading}\nIts log cannot be read: {error.reason}"
-    return f"{heading}\n{excerpt_of(log, max_bytes=max_bytes)}" if log else heading
+        text = f"Its log cannot be read: {error.reason}"
+    else:
+        text = excerpt_of(log, max_bytes=max_bytes)
+    return Quote(about=about, text=text, check=check.external_id)
 
 
 def excerpt_of(log: bytes, *, max_bytes: int = EXCERPT_BYTES) -> str:

@@ -6,6 +6,7 @@ from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.commands import CommandRequest
 from sandbox_server.domain.tasks.stages import MessageOrigin, RunKind, RunOutcome, Stage
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.budget import require_time
 from sandbox_server.tasks.stages.runs import EndedRun, NewRun, RunResult, TaskRuns
@@ -114,9 +115,9 @@ class Checking:
             work.task.id,
             origin=MessageOrigin.SERVER,
             origin_ref=f"checks/{run.number}",
-            text=(
-                f"The checks of the repository fail: `{work.settings.checks}`. Fix the cause and commit. "
-                f"Their last output:\n\n{result.summary[-_LONGEST_OUTPUT:]}"
+            text=f"The checks of the repository fail: `{work.settings.checks}`. Fix the cause and commit.",
+            data=with_quotes(
+                Quote(about="Their last output:", text=result.summary[-_LONGEST_OUTPUT:])
             ),
         )
         return TaskMove(stage=Stage.FIXING, reason="The checks failed.", values=values)

@@ -32,7 +32,7 @@ class Preflight:
     async def _inspect(self, work: TaskWork) -> Issue | None:
         adapter = await self._forges.adapter(work.repository.forge_id)
         facts = await adapter.find_repository(work.repository.full_name)
-        if facts.permissions and "push" not in facts.permissions:
+        if facts.may_push is False:
             raise Blocked(
                 WaitKind.FORGE,
                 f"The credential of the forge may not push to {facts.full_name}. "

@@ -8,6 +8,7 @@ from sandbox_server.domain.tasks.stages import MessageOrigin, RunKind, RunOutcom
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.checkouts import CheckedOut, CheckoutRequest, Checkouts
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.runs import EndedRun, NewRun, RunResult, TaskRuns
@@ -130,9 +131,9 @@ class Preparation:
             work.task.id,
             origin=MessageOrigin.SERVER,
             origin_ref=f"setup/{run.number}",
-            text=(
-                f"The setup of the repository has ended as {result.outcome}: `{work.settings.setup}`. "
-                f"Its last output:\n\n{result.summary[-_LONGEST_OUTPUT:]}"
+            text=f"The setup of the repository has ended as {result.outcome}: `{work.settings.setup}`.",
+            data=with_quotes(
+                Quote(about="Its last output:", text=result.summary[-_LONGEST_OUTPUT:])
             ),
         )
 

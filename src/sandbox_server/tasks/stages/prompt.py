@@ -1,24 +1,27 @@
 """What the agent of a task is told.
 
-Text of other people (issues, comments, reviews, logs) is data: comments that a page does not show and characters that cannot
+Text of other people (issues, comments, reviews) and output (of the setup, of checks, of jobs) is data: comments that a page does not show and characters that cannot
 be seen are removed, and the rest is fenced by a marker that the text cannot contain.
 """
 
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sandbox_server.db.models import TaskMessage
 from sandbox_server.domain.tasks.stages import MessageOrigin
+from sandbox_server.tasks.quotes import quotes_of
 
 REPORT_FILE = ".git/task-report.md"
 QUESTION_FILE = ".git/task-question.md"
 
 _LONGEST_TEXT = 64 * 1024
 _LONGEST_PROMPT = 512 * 1024
+_LONGEST_COMMENTS = 128 * 1024
+_ALWAYS_TOLD = 2  # the first, which has the instructions, and the last
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _VISIBLE_CONTROLS = frozenset("\n\t")
 # Format characters (zero width, bidirectional, tags), private use, and controls; see Unicode's general categories.
@@ -52,11 +55,24 @@ class PromptFacts:
 def build_prompt(facts: PromptFacts, messages: Sequence[TaskMessage]) -> str:
     """Build the prompt of a run: the messages that no run was told, and the rules."""
     fence = secrets.token_hex(8)
-    parts = [*_opening(facts)]
-    for message in messages:
-        parts += _of_message(message, fence)
-    parts += _closing(facts)
-    return "\n\n".join(part for part in parts if part)[:_LONGEST_PROMPT]
+    told = [_joined(_of_message(each, fence)) for each in messages]
+    return _joined([*_opening(facts), *_newest(told, _LONGEST_PROMPT), *_closing(facts)])
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _newest(parts: Sequence[str], longest: int) -> Iterator[str]:
+    """Leave out old parts, but not the first, where all are too long. Each is left out as a whole: fences stay closed."""
+    left_out, size = 0, sum(map(len, parts))
+    while size > longest and left_out < len(parts) - _ALWAYS_TOLD:
+        left_out += 1
+        size -= len(parts[left_out])
+    yield from parts[:1]
+    if left_out:
+        yield f"[{left_out} older ones are left out.]"
+    yield from parts[left_out + 1 :]
 
 
 def _opening(facts: PromptFacts) -> Iterator[str]:
@@ -80,6 +96,8 @@ def _of_message(message: TaskMessage, fence: str) -> Iterator[str]:
                 author=message.author or "somebody"
             )
             yield _fenced(message.text, fence)
+    for quote in quotes_of(message):
+        yield _fenced(f"{quote.about}\n\n{quote.text}", fence, keep_comments=True)
     if issue := data.get("issue"):
         yield from _of_issue(issue, fence)
 
@@ -95,9 +113,11 @@ _HEADINGS = {
 def _of_issue(issue: Mapping[str, Any], fence: str) -> Iterator[str]:
     yield f"## Issue #{issue['number']}, by {issue['author']}"
     yield _fenced(f"{issue['title']}\n\n{issue['body']}", fence)
-    for comment in issue["comments"]:
-        yield f"## Comment by {comment['author']} on the issue"
-        yield _fenced(comment["body"], fence)
+    comments = [
+        f"## Comment by {each['author']} on the issue\n\n{_fenced(each['body'], fence)}"
+        for each in issue["comments"]
+    ]
+    yield from _newest(comments, _LONGEST_COMMENTS)
 
 
 def _closing(facts: PromptFacts) -> Iterator[str]:
@@ -111,8 +131,9 @@ def _closing(facts: PromptFacts) -> Iterator[str]:
         )
 
 
-def _fenced(text: str, fence: str) -> str:
-    return f"<<<DATA {fence}\n{clean(text).replace(fence, '')}\nDATA {fence} >>>"
+def _fenced(text: str, fence: str, *, keep_comments: bool = False) -> str:
+    shown = clean(text, keep_comments=keep_comments).replace(fence, "")
+    return f"<<<DATA {fence}\n{shown}\nDATA {fence} >>>"
 
 
 def clean(text: str, *, keep_comments: bool = False) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox_server.db.models import ForgeCheck, TaskMessage, TaskRun
 from sandbox_server.domain.tasks.stages import MessageOrigin
+from sandbox_server.tasks.quotes import quotes_of
 from sandbox_server.tasks.stages.prompt import clean
 from sandbox_server.tasks.stages.work import TaskWork
 
@@ -73,6 +74,11 @@ def _message(message: TaskMessage, run_number: int) -> Mapping[str, Any]:
         "origin": message.origin,
         "author": message.author,
         "text": clean(message.text),
+        "quotes": [
+            {"about": clean(each.about), "text": clean(each.text, keep_comments=True)}
+            for each in quotes_of(message)
+            if each.check is None  # `failed_checks` has the logs of those at the forge
+        ],
         "is_new": message.run_number in (None, run_number),
         "is_trusted": message.origin in _TRUSTED,
     }
@@ -81,7 +87,8 @@ def _message(message: TaskMessage, run_number: int) -> Mapping[str, Any]:
 def _last_checks(run: TaskRun | None) -> Mapping[str, Any] | None:
     if run is None or run.outcome is None:
         return None
-    return {"sha": run.head_before, "outcome": run.outcome, "output": run.summary}
+    output = clean(run.summary or "", keep_comments=True)
+    return {"sha": run.head_before, "outcome": run.outcome, "output": output}
 
 
 def _forge_check(check: ForgeCheck) -> Mapping[str, Any]:
@@ -94,7 +101,13 @@ def _has_failed(check: ForgeCheck) -> bool:
 
 
 def _failed_check(check: ForgeCheck, facts: TaskFacts) -> Mapping[str, Any]:
-    """Describe a failed check with the log that the message about it contains."""
-    told = [m for m in facts.messages if m.origin == MessageOrigin.CI and check.name in m.text]
-    log = clean(told[-1].text) if told else None
+    """Describe a failed check with its log, as a message has quoted it."""
+    quoted = [
+        quote.text
+        for message in facts.messages
+        if message.data.get("sha") == check.sha
+        for quote in quotes_of(message)
+        if quote.check == check.external_id
+    ]
+    log = clean(quoted[-1], keep_comments=True) if quoted else None
     return {"name": check.name, "url": check.url, "sha": check.sha, "log": log}

@@ -12,7 +12,7 @@ from sandbox_server.domain.tasks.stages import MessageOrigin, TaskSource
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import Repositories
-from sandbox_server.tasks.following.failure_logs import describe_failure
+from sandbox_server.tasks.following.failure_logs import FailureReport, describe_failure
 from sandbox_server.tasks.following.remarks import Listeners
 from sandbox_server.tasks.following.repository import FollowedPullRepository
 from sandbox_server.tasks.following.verdict import PATIENCE, Overall, judge
@@ -122,7 +122,7 @@ class Starting:
             return Result("Checks are still running.", look_at)
         if verdict.overall is not Overall.FAILURE:
             return Result("Ignored: no check of the commit fails any more.")
-        failure = await describe_failure(trigger.adapter, trigger.facts, verdict.failed)
+        report = await describe_failure(trigger.adapter, trigger.facts, verdict.failed)
         names = ", ".join(sorted({check.name for check in verdict.failed}))
         request = TaskRequest(
             source=TaskSource.CI_FIX,
@@ -131,17 +131,21 @@ class Starting:
             requester=trigger.actor,
             title=f"fix: make {names} pass on {branch}"[:200],
             instructions=(
-                f"Checks of the branch {branch} fail at commit {sha}: {names}. Find the cause in the logs and fix it. "
+                f"Checks of the branch {branch} fail at commit {sha}. Find the cause in the logs and fix it. "
                 "If the failure is not caused by the code of the repository, change nothing and say why."
             ),
             base=branch,
             metadata={"sha": sha},
             data={"trigger": f"ci/{branch}/{verdict.key}", "checks": names},
         )
-        return await self._create(trigger, request, then=(verdict.key, failure))
+        return await self._create(trigger, request, then=(verdict.key, report))
 
     async def _create(
-        self, trigger: Trigger, request: TaskRequest, *, then: tuple[str, str] | None = None
+        self,
+        trigger: Trigger,
+        request: TaskRequest,
+        *,
+        then: tuple[str, FailureReport] | None = None,
     ) -> Result:
         """Create the task unless this was done before; a retried or replayed delivery creates nothing."""
         async with without_transaction(self._sessions) as session:
@@ -154,9 +158,13 @@ class Starting:
         if task is None:
             return Result("Ignored: a task is open for it.")
         if then is not None:
-            key, text = then
+            key, report = then
             await self._tasks.add_message(
-                task.id, origin=MessageOrigin.CI, origin_ref=key, text=text
+                task.id,
+                origin=MessageOrigin.CI,
+                origin_ref=key,
+                text=report.text,
+                data=report.data,
             )
         return Result(f"Task {task.id} created.")
 
@@ -175,7 +183,7 @@ class Starting:
         """Return why the delivery may not start anything, if so."""
         if trigger.repository.triggers_paused_reason is not None:
             return f"Ignored: triggers are paused. {trigger.repository.triggers_paused_reason}"
-        if not trigger.repository.may_push:
+        if trigger.repository.may_push is False:
             return "Ignored: the forge's credential may not push to the repository."
         if of_person and (refusal := await self._find_refusal_of_actor(trigger)):
             return refusal

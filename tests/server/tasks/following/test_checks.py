@@ -1,8 +1,13 @@
-from datetime import timedelta
+import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sandbox_server.tasks.following.failure_logs import excerpt_of
+from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.quotes import full_text
+from sandbox_server.tasks.stages.task_file import TaskFacts, describe_task
+from sandbox_server.tasks.stages.work import TaskWork
 from tests.server.support.task_rows import BASE, HEAD
 
 MINUTE = timedelta(minutes=1)
@@ -15,11 +20,28 @@ async def test_failed_checks_are_told_with_their_logs_once(followed):
     await followed.look()
     [message] = await followed.messages()
     assert message.origin == "ci"
-    assert "missing semicolon" in message.text
+    assert "missing semicolon" in full_text(message)
     assert message.data["checks"] == [
         {"name": "build", "url": "https://forge.example/checks/build"}
     ]
     assert (await followed.pull()).checks == "failure"
+
+
+async def test_the_log_of_a_failed_check_has_nothing_of_another(followed):
+    followed.forge.logs |= {"build": b"error: in build", "build-docs": b"error: in docs"}
+    followed.forge.set_checks(HEAD, **{"build": "failure", "build-docs": "failure"})
+    await followed.look()
+    async with followed.sessions() as session:
+        checks = await TaskHistoryRepository(session).list_checks(followed.repository_id, HEAD)
+    facts = TaskFacts(
+        run_number=1, messages=await followed.messages(), last_checks=None, forge_checks=checks
+    )
+    row = await followed.repositories.row(followed.repository_id)
+    told = json.loads(describe_task(TaskWork(await followed.task(), row, datetime.now(UTC)), facts))
+    assert {each["name"]: each["log"] for each in told["failed_checks"]} == {
+        "build": "error: in build",
+        "build-docs": "error: in docs",
+    }
 
 
 async def test_a_failure_waits_for_the_other_checks(followed):

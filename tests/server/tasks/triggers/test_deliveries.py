@@ -7,6 +7,7 @@ from sqlalchemy import update
 from sandbox_server.db.models import Task
 from sandbox_server.domain.errors import ForgePermissionMissing, ForgeUnavailable
 from sandbox_server.jobs.kinds import PULL_REQUEST, TASK
+from sandbox_server.tasks.quotes import full_text
 from tests.server.support.memory_forge import BOT, widgets
 from tests.server.support.task_rows import HEAD, add_pull, add_task, pull_facts
 
@@ -150,7 +151,7 @@ async def test_failed_checks_of_a_branch_become_a_task_where_enabled(triggered):
     assert "created" in await triggered.deliver("check", "completed", FAILED_RUN, subject=HEAD)
     [task] = await triggered.tasks()
     assert (task.source, task.source_ref, task.base_ref) == ("ci-fix", "feature", "feature")
-    assert "no semicolon" in "".join(message.text for message in await triggered.messages())
+    assert "no semicolon" in "".join(full_text(each) for each in await triggered.messages())
 
 
 async def test_failed_checks_start_nothing_where_not_enabled(triggered):
@@ -208,6 +209,16 @@ async def test_a_repository_that_cannot_be_pushed_to_starts_nothing(triggered):
     facts = widgets(permissions=frozenset({"pull"}))
     await triggered.repositories.observe(triggered.repository_id, facts)
     assert "may not push" in await triggered.label()
+
+
+async def test_a_repository_whose_forge_does_not_tell_whether_it_can_be_pushed_to_starts_tasks(
+    triggered,
+):
+    row = await triggered.repositories.observe(
+        triggered.repository_id, widgets(permissions=frozenset())
+    )
+    assert row.may_push is None
+    assert "created" in await triggered.label()
 
 
 async def test_a_delivery_of_an_unknown_or_removed_repository_is_ignored(triggered):
