@@ -31,6 +31,7 @@ from sandbox_server.tasks.overlaps.service import TaskOverlaps
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.after_run import AfterRun
+from sandbox_server.tasks.stages.agent_requests import AgentRequests
 from sandbox_server.tasks.stages.agent_work import AgentWork
 from sandbox_server.tasks.stages.checking import Checking
 from sandbox_server.tasks.stages.checkout import TaskCheckout
@@ -162,6 +163,7 @@ def _steps(
         sandboxes=sandboxes,
         checkout=checkout,
         runs=runs,
+        requests=AgentRequests(sessions, sandboxes, checkout),
         after_run=AfterRun(
             sessions,
             sandboxes=sandboxes,

@@ -23,7 +23,8 @@ from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of
 from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.http.sse import EVENT_STREAM, ListenerDep
 from sandbox_server.log.event_repository import EventFilter
-from sandbox_server.tasks.service import TaskQuery, TaskRequest, Tasks
+from sandbox_server.tasks.creation import TaskRequest
+from sandbox_server.tasks.service import TaskQuery, Tasks
 from sandbox_server.tasks.views import view_message, view_task
 
 TasksDep = Annotated[Tasks, depends_on(Tasks)]

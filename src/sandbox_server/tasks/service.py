@@ -1,6 +1,5 @@
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -10,56 +9,28 @@ from sandbox_server.db.models import ForgeCheck, PullRequest, Repository, Task, 
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidStage, PullNotFound, TaskExists
-from sandbox_server.domain.events import SERVER, Actor, Cause
-from sandbox_server.domain.ids import is_id, new_id
+from sandbox_server.domain.events import SERVER, Cause
+from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.domain.tasks.events import TaskCreated, TaskMessageAdded
+from sandbox_server.domain.tasks.events import TaskMessageAdded
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.domain.tasks.stages import (
     TASK_ENDED,
     MessageOrigin,
-    PullRequestWish,
     Stage,
-    TaskSource,
     TaskTarget,
 )
 from sandbox_server.jobs.kinds import TASK
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.source import Page, Source
-from sandbox_server.repositories.prepared import directory_of
 from sandbox_server.repositories.service import Repositories
+from sandbox_server.tasks.creation import TaskRequest, add_task, new_task
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
 from sandbox_server.tasks.transitions import TaskMove, apply_move
 
-_LONGEST_TITLE = 200
 _RETRIED = frozenset({Stage.WAITING_FOR_USER, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT})
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskRequest:
-    """A requested task; None leaves a value to the repository's settings."""
-
-    source: TaskSource = TaskSource.TEXT
-    source_ref: str | None = None
-    source_url: str | None = None
-    requester: str | None = None
-    title: str | None = None
-    instructions: str = ""
-    base: str | None = None
-    agent: str | None = None
-    command: str | None = None
-    model: str | None = None
-    pull_request: str | None = None
-    budget_usd: float | None = None
-    max_runs: int | None = None
-    max_fixes: int | None = None
-    deadline: timedelta | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """Data of the first message: threads to answer, jobs that failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +60,24 @@ class Tasks:
     ) -> TaskEntry:
         """Create a task for a repository, named by its id or its full name."""
         row = await self._find_repository(caller, repository)
-        task = _new_task(row, wanted, caller=caller)
+        task = new_task(row, wanted, caller=caller)
         async with self._sessions.begin() as session:
             created = await IdempotencyRepository(session).claim(
                 caller.tenant_id, idempotency, resource="task", resource_id=task.id
             )
             if created == task.id:
                 await _require_none_open(session, task)
-                await _add(session, row, task, wanted, actor=caller.actor, cause=Cause.REQUEST)
+                await add_task(session, row, task, wanted, actor=caller.actor, cause=Cause.REQUEST)
         return await self.get(caller, created)
 
     async def create_from_trigger(self, repository: Repository, wanted: TaskRequest) -> Task | None:
         """Create the task of a webhook; None if one is open for the same issue, comment or commit."""
-        task = _new_task(repository, wanted)
+        task = new_task(repository, wanted)
         async with self._sessions.begin() as session:
             await TaskRepository(session).lock_places(repository.id)
             if await _find_open(session, task) is not None:
                 return None
-            await _add(session, repository, task, wanted, actor=SERVER, cause=Cause.FORGE)
+            await add_task(session, repository, task, wanted, actor=SERVER, cause=Cause.FORGE)
         return task
 
     async def get(self, caller: Caller, task_id: str) -> TaskEntry:
@@ -260,91 +231,6 @@ class Tasks:
         if is_id(named):
             return (await self._repositories.get(caller, named)).row
         return await self._repositories.find_by_name(caller.tenant_id, named)
-
-
-def _new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | None = None) -> Task:
-    task_id = new_id()
-    stored = {**repository.settings, **_overrides(wanted)}
-    settings = RepositorySettings.of(stored)
-    agent = None if wanted.command else wanted.agent
-    if agent is None and wanted.command is None and settings.agent_command is None:
-        agent = settings.agent
-    default = PullRequestWish.DRAFT if settings.draft else PullRequestWish.READY
-    return Task(
-        id=task_id,
-        tenant_id=repository.tenant_id,
-        repository_id=repository.id,
-        key_id=None if caller is None else caller.key_id,
-        title=wanted.title or _title_of(wanted),
-        instructions=wanted.instructions,
-        source=wanted.source,
-        source_ref=wanted.source_ref,
-        source_url=wanted.source_url,
-        requester=wanted.requester,
-        base_ref=wanted.base or repository.default_branch,
-        branch=f"{settings.branch_prefix}{task_id}",
-        directory=directory_of(repository),
-        agent=agent,
-        agent_command=None if agent else wanted.command or settings.agent_command,
-        model=wanted.model or settings.model,
-        pull_request=wanted.pull_request or default,
-        settings=stored,
-        labels=dict(wanted.metadata),
-        priority=wanted.priority if caller is None else min(wanted.priority, caller.max_priority),
-        stage=Stage.QUEUED,
-        target=TaskTarget.FINISHED,
-        budget_usd=settings.budget_usd,
-        max_runs=settings.max_runs,
-    )
-
-
-def _overrides(wanted: TaskRequest) -> dict[str, Any]:
-    given = {
-        "budget_usd": wanted.budget_usd,
-        "max_runs": wanted.max_runs,
-        "max_fixes": wanted.max_fixes,
-        "deadline_s": None if wanted.deadline is None else wanted.deadline.total_seconds(),
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _title_of(wanted: TaskRequest) -> str:
-    """Use the first line of the instructions; the title of an issue is known only once it was read."""
-    lines = wanted.instructions.strip().splitlines()
-    return lines[0][:_LONGEST_TITLE] if lines else f"Issue #{wanted.source_ref}"
-
-
-async def _add(
-    session: AsyncSession,
-    repository: Repository,
-    task: Task,
-    wanted: TaskRequest,
-    *,
-    actor: Actor,
-    cause: Cause,
-) -> None:
-    tasks = TaskRepository(session)
-    task.deadline_at = await tasks.clock() + RepositorySettings.of(task.settings).deadline
-    await tasks.add(task)
-    await TaskHistoryRepository(session).add_message(
-        task.id,
-        origin=MessageOrigin.SERVER,
-        origin_ref="created",
-        text=wanted.instructions,
-        author=wanted.requester or task.key_id,
-        data=wanted.data,
-    )
-    await JobRepository(session).due(TASK, task.id)
-    created = TaskCreated(
-        task_id=task.id,
-        cause=cause,
-        actor=actor,
-        reason=f"Created for {repository.full_name} ({task.source}).",
-        title=task.title,
-        repository=repository.full_name,
-        source=task.source,
-    )
-    await apply_move(session, task, TaskMove(events=[created]))
 
 
 async def _announce(

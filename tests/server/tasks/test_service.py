@@ -9,7 +9,8 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.tasks.stages import MessageOrigin, Stage, TaskSource, TaskTarget
 from sandbox_server.repositories.service import Repositories
-from sandbox_server.tasks.service import TaskQuery, TaskRequest, Tasks
+from sandbox_server.tasks.creation import TaskRequest
+from sandbox_server.tasks.service import TaskQuery, Tasks
 from sandbox_server.tasks.transitions import TaskChanged, TaskMove, TaskTransitions
 from tests.server.support.in_process_server import caller_of
 from tests.server.support.memory_forge import MemoryForges

@@ -42,19 +42,22 @@ class AfterRun:
         self._transitions = transitions
 
     async def end(self, work: TaskWork, run: TaskRun, result: RunResult) -> timedelta:
-        """Save first, then commit what the agent has left, read its report, and end the run."""
+        """End a run whose command has ended."""
+        await self._runs.end(work.task, run, await self.conclude(work, run, result))
+        return AGAIN
+
+    async def conclude(self, work: TaskWork, run: TaskRun, result: RunResult) -> EndedRun:
+        """Save first, then commit what the agent has left, and read its report; repeatable."""
         used = await self._sandboxes.use(work)
         try:
             settled, head = await self._keep(work, used, run, result)
         except SaveTooLarge as error:
-            return await self._without_save(work, run, result, error)
+            return EndedRun(result=result, move=_too_large(error).move())
         report = await self._report(work.task, used, result)
         values = {"head_sha": settled.head or head, "report": report}
         blocked = await self._blocked(work, used, result, settled)
         move = TaskMove(values=values) if blocked is None else blocked.move(values)
-        ended = EndedRun(result=result, head_after=settled.head, move=move)
-        await self._runs.end(work.task, run, ended)
-        return AGAIN
+        return EndedRun(result=result, head_after=settled.head, move=move)
 
     async def go_on(self, work: TaskWork, last: TaskRun) -> timedelta:
         """Leave the stage after a run that nothing is left to be told to."""
@@ -78,19 +81,6 @@ class AfterRun:
         if result.outcome is RunOutcome.SUCCEEDED:
             return await self._settle(work, used, run), save.head_sha
         return SettledBranch(head=save.head_sha), save.head_sha
-
-    async def _without_save(
-        self, work: TaskWork, run: TaskRun, result: RunResult, error: SaveTooLarge
-    ) -> timedelta:
-        """End the run, so that the agent can be told to make its work smaller; it stays in the sandbox."""
-        blocked = Blocked(
-            WaitKind.SAVE,
-            f"{error} It is in the sandbox only. Tell the agent to remove large files from its commits, "
-            "or to list them in .gitignore.",
-            actions=("message", "cancel"),
-        )
-        await self._runs.end(work.task, run, EndedRun(result=result, move=blocked.move()))
-        return AGAIN
 
     async def _settle(self, work: TaskWork, used: UsableSandbox, run: TaskRun) -> SettledBranch:
         message = conventional(work.task.title)
@@ -147,6 +137,16 @@ class AfterRun:
         move = TaskMove(stage=Stage.IN_REVIEW, reason="The agent answered without a change.")
         await self._transitions.commit(work.task, move)
         return AGAIN
+
+
+def _too_large(error: SaveTooLarge) -> Blocked:
+    """Have the agent told to make its work smaller; it stays in the sandbox."""
+    return Blocked(
+        WaitKind.SAVE,
+        f"{error} It is in the sandbox only. Tell the agent to remove large files from its commits, "
+        "or to list them in .gitignore.",
+        actions=("message", "cancel"),
+    )
 
 
 def _last_words(run: TaskRun) -> str:

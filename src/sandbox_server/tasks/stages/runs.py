@@ -6,13 +6,12 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.agents.requests import to_command_request
 from sandbox_server.agents.results import find_result
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command, Task, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.agents import AgentRunRequest, RunState, state_of_run
+from sandbox_server.domain.agents import RunState, state_of_run
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandRequest, CommandState
 from sandbox_server.domain.errors import CommandNotRunning
 from sandbox_server.domain.events import SERVER, Cause
@@ -129,11 +128,6 @@ class TaskRuns:
             event = _event(noted, f"Started run {run.number} ({run.kind}, {run.cause}).")
             await apply_move(session, row, TaskMove(events=[event]))
         return command
-
-    async def start_agent(
-        self, caller: Caller, seen: Task, run: TaskRun, request: AgentRunRequest
-    ) -> Command:
-        return await self.start(caller, seen, run, to_command_request(request))
 
     async def read_command(self, run: TaskRun) -> Command | None:
         """Read the command of a run; None if it was removed meanwhile."""

@@ -93,6 +93,11 @@ class TaskWork:
         return Stage.WORKING if is_first else Stage.FIXING
 
     @property
+    def is_first_run(self) -> bool:
+        """Whether the agent has not worked on this before its current run."""
+        return self.task.runs <= 1
+
+    @property
     def in_stage_for(self) -> timedelta:
         return self.now - self.task.stage_at
 

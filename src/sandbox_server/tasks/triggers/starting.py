@@ -12,11 +12,12 @@ from sandbox_server.domain.tasks.stages import MessageOrigin, TaskSource
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import Repositories
+from sandbox_server.tasks.creation import TaskRequest
 from sandbox_server.tasks.following.failure_logs import FailureReport, describe_failure
 from sandbox_server.tasks.following.remarks import Listeners
 from sandbox_server.tasks.following.repository import FollowedPullRepository
 from sandbox_server.tasks.following.verdict import PATIENCE, Overall, judge
-from sandbox_server.tasks.service import TaskRequest, Tasks
+from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.triggers.payloads import DeliveredComment
 from sandbox_server.tasks.triggers.repository import TriggerRepository
 
