@@ -13,9 +13,11 @@ from sandbox_server.git.endpoint.ended_scratch import EndedScratch
 from sandbox_server.git.endpoint.fetching import Fetches
 from sandbox_server.git.endpoint.forwarding import Forwarding
 from sandbox_server.git.endpoint.kept_pushes import KeptPushes
+from sandbox_server.git.endpoint.large_files import LargeFiles
 from sandbox_server.git.endpoint.pushing import Pushes
 from sandbox_server.git.endpoint.recent_pushes import RecentPushes
 from sandbox_server.git.endpoint.sandbox_config import SandboxGitConfig
+from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.git.preparation import PreparationJob
 from sandbox_server.git.sandbox_checkouts import SandboxCheckouts
@@ -83,6 +85,7 @@ def build_git_services(
             access,
             Fetches(mirrors, recent),
             Pushes(mirrors, scratch, forwarding, EndedScratch(sessions, scratch)),
+            LargeFiles(LfsServer(), credentials, public_url=settings.public_url),
         ),
         mirror_job=MirrorJob(repositories, mirrors),
         kept_pushes=kept,

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sandbox_server.domain.tasks.forges import GitCredential
+from tests.server.git.lfs_store import LfsStore
 
 PASSWORD = "token-of-the-forge"
 USER = "x-access-token"
@@ -29,6 +30,7 @@ class GitServer:
     look: Callable[[], Iterable[bytes]] = tuple
     """Is called during each request; what it finds is in `seen`."""
     seen: list[bytes] = field(default_factory=list)
+    lfs: LfsStore = field(default_factory=LfsStore)
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}.git"
@@ -50,6 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self._body())
 
+    def do_PUT(self) -> None:
+        self._answer(self._body())
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -68,8 +73,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.served.seen += self.served.look()
         if self.served.answer is not None:
             self._say(self.served.answer, {}, b"")
+        elif self.served.lfs.is_object(self.path):
+            self._say(*self.served.lfs.transfer(self.command, self.path, self.headers, body))
         elif not self._is_allowed():
             self._say(HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+        elif "/info/lfs/" in self.path:
+            origin = f"http://127.0.0.1:{self.served.port}"
+            self._say(*self.served.lfs.answer(self.path, body, origin))
         else:
             self._run_backend(body)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sandbox_http.headers import find_header
@@ -16,6 +16,7 @@ from sandbox_server.domain.errors import SandboxError
 from sandbox_server.git.endpoint.access import GitAccess, RepositoryGrant
 from sandbox_server.git.endpoint.fetching import MAX_REQUEST, Fetches
 from sandbox_server.git.endpoint.git_child import ChildFailed
+from sandbox_server.git.endpoint.large_files import LargeFiles, lfs_refusal
 from sandbox_server.git.endpoint.push_report import KEEP_ALIVE, RefResult, report_push
 from sandbox_server.git.endpoint.push_request import MAX_HEAD, PushRequest, read_push
 from sandbox_server.git.endpoint.push_rules import refuse_commands
@@ -61,29 +62,34 @@ class GitRoute:
 class GitEndpoint:
     """Serves git's smart HTTP protocol to sandboxes."""
 
-    def __init__(self, access: GitAccess, fetches: Fetches, pushes: Pushes) -> None:
+    def __init__(
+        self, access: GitAccess, fetches: Fetches, pushes: Pushes, large_files: LargeFiles
+    ) -> None:
         self._access = access
         self._fetches = fetches
         self._pushes = pushes
+        self._large_files = large_files
         self._active: Counter[str] = Counter()
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target = parse_target(scope["path"])
         try:
-            await self._serve(scope, receive, send)
+            await self._serve(target, scope, receive, send)
         except GitRefused as refused:
-            await refused.response()(scope, receive, send)
+            await _refusal(target, refused)(scope, receive, send)
         except SandboxError as error:
-            await of_error(error).response()(scope, receive, send)
+            await _refusal(target, of_error(error))(scope, receive, send)
         except ClientGone:
             pass
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        target = parse_target(scope["path"])
-        if target is None or scope["method"] not in ("GET", "POST"):
+    async def _serve(
+        self, target: GitTarget | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if target is None:
             raise unknown_path()
         sandbox = await self._access.identify(scope)
         add_to_log_context(sandbox_id=sandbox.id)
-        with self._counting(sandbox):
+        with self._counting(sandbox, target):
             grant = await self._access.authorize(sandbox, target.address)
             await self._answer(target, grant, scope, receive, send)
 
@@ -107,12 +113,25 @@ class GitEndpoint:
                 await _whole("git-receive-pack-advertisement", refs)(scope, receive, send)
             case "POST", GitService.RECEIVE_PACK, None:
                 await self._receive(_pushable(grant), scope, receive, send)
-            case _, GitService.LFS_LOCKS, _:
-                answer = _lfs_refusal(HTTPStatus.FORBIDDEN, "files cannot be locked here.")
+            case _, service, _ if service.is_lfs:
+                await self._answer_lfs(target, grant, scope, receive, send)
+            case _:
+                raise unknown_path()
+
+    async def _answer_lfs(
+        self, target: GitTarget, grant: RepositoryGrant, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        match scope["method"], target.service, target.oid:
+            case "POST", GitService.LFS_BATCH, None:
+                answer = await self._large_files.batch(grant, scope, receive)
                 await answer(scope, receive, send)
-            case _, GitService.LFS_BATCH, _:
-                text = "Git LFS is not served here; large files stay pointers."
-                await _lfs_refusal(HTTPStatus.NOT_IMPLEMENTED, text)(scope, receive, send)
+            case "GET", GitService.LFS_OBJECT, str(oid):
+                await self._large_files.download(grant, oid, scope, send)
+            case "PUT", GitService.LFS_OBJECT, str(oid):
+                answer = await self._large_files.upload(grant, oid, scope, receive)
+                await answer(scope, receive, send)
+            case _, GitService.LFS_LOCKS, _:
+                raise GitRefused(HTTPStatus.FORBIDDEN, "files cannot be locked here.")
             case _:
                 raise unknown_path()
 
@@ -169,9 +188,14 @@ class GitEndpoint:
         return report_push(push, [result], messages=messages)
 
     @contextmanager
-    def _counting(self, sandbox: Sandbox) -> Iterator[None]:
+    def _counting(self, sandbox: Sandbox, target: GitTarget) -> Iterator[None]:
         if self._active[sandbox.id] >= _AT_ONCE_PER_SANDBOX or self._active.total() >= _AT_ONCE:
-            raise busy()
+            # Clients of Git LFS give a file up after a 503, and come back after a 429.
+            raise busy(
+                HTTPStatus.TOO_MANY_REQUESTS
+                if target.service.is_lfs
+                else HTTPStatus.SERVICE_UNAVAILABLE
+            )
         self._active[sandbox.id] += 1
         try:
             yield
@@ -197,10 +221,9 @@ async def _drop(pack: AsyncIterator[bytes]) -> None:
         pass
 
 
-def _lfs_refusal(status: HTTPStatus, text: str) -> Response:
-    """Refuse a request of Git LFS in the form that its clients show."""
-    body = {"message": f"sandbox-server: {text}"}
-    return JSONResponse(body, status, media_type="application/vnd.git-lfs+json")
+def _refusal(target: GitTarget | None, refused: GitRefused) -> Response:
+    is_lfs = target is not None and target.service.is_lfs
+    return lfs_refusal(refused) if is_lfs else refused.response()
 
 
 def _whole(kind: str, content: bytes) -> Response:

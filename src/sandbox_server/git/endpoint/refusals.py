@@ -49,9 +49,9 @@ def not_pushable(address: str) -> GitRefused:
     )
 
 
-def busy() -> GitRefused:
+def busy(status: HTTPStatus) -> GitRefused:
     return GitRefused(
-        HTTPStatus.SERVICE_UNAVAILABLE,
+        status,
         "too many git requests are in progress. Try again in a moment.",
         headers={"Retry-After": "5"},
     )

@@ -61,6 +61,9 @@ _SETTINGS: Final = f"""\
 	helper = "!f() {{ test \\"$1\\" = get && cat /etc/sandbox/git-credential 2>/dev/null; }}; f"
 [push]
 	default = current
+[lfs]
+	concurrentTransfers = 3
+	locksVerify = false
 """
 
 

@@ -14,13 +14,16 @@ class GitService(StrEnum):
     RECEIVE_PACK = "git-receive-pack"
     LFS_BATCH = "info/lfs/objects/batch"
     LFS_LOCKS = "info/lfs/locks"
-    LFS_VERIFY = "info/lfs/objects/verify"
     LFS_OBJECT = "info/lfs/objects"
+
+    @property
+    def is_lfs(self) -> bool:
+        return self.startswith("info/lfs/")
 
 
 _SERVICES = re.compile(
     r"(?P<address>[^/]+(?:/[^/]+)+?)/"
-    r"(?P<service>info/refs|git-upload-pack|git-receive-pack|info/lfs/objects/batch|info/lfs/objects/verify"
+    r"(?P<service>info/refs|git-upload-pack|git-receive-pack|info/lfs/objects/batch"
     r"|info/lfs/objects/(?P<oid>[0-9a-f]{64})|info/lfs/locks(?:/.*)?)"
 )
 

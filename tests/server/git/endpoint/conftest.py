@@ -18,8 +18,10 @@ from sandbox_server.git.endpoint.ended_scratch import EndedScratch
 from sandbox_server.git.endpoint.fetching import Fetches
 from sandbox_server.git.endpoint.forwarding import Forwarding
 from sandbox_server.git.endpoint.kept_pushes import KeptPushes
+from sandbox_server.git.endpoint.large_files import LargeFiles
 from sandbox_server.git.endpoint.pushing import Pushes
 from sandbox_server.git.endpoint.recent_pushes import RecentPushes
+from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.sandboxes.services.encrypted_columns import seal_tools_token
 from sandbox_server.vault import Vault
 from tests.server.support import sandbox_rows
@@ -169,6 +171,7 @@ async def place(sessions, vault, forge, repository, mirrors, task_repositories):
             Forwarding(sessions, credentials, kept, recent),
             EndedScratch(sessions, task_repositories),
         ),
+        LargeFiles(LfsServer(), credentials, public_url=None),
     )
     app = Starlette(routes=[Route(GIT_PATH, GitRoute())])
     app.state.components = {GitEndpoint: endpoint}

@@ -166,18 +166,6 @@ async def test_access__nothing_but_smart_http(place, ask, path):
     assert (await ask(path, signed=sandbox)).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("service", "status"), [("/info/lfs/locks", 403), ("/info/lfs/objects/batch", 501)]
-)
-async def test_access__large_files_are_refused_as_their_clients_show_it(
-    place, ask, service, status
-):
-    sandbox = await place.plain_sandbox()
-    answer = await ask(path_of(service=service), signed=sandbox)
-    assert (answer.status_code, "message" in answer.json()) == (status, True)
-    assert answer.headers["content-type"] == "application/vnd.git-lfs+json"
-
-
 async def test_access__requests_in_progress_are_limited(place, ask, forge):
     sandbox = await place.plain_sandbox()
     answers = await asyncio.gather(*(ask(path_of(), signed=sandbox) for _ in range(12)))
