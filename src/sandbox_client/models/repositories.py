@@ -61,7 +61,7 @@ class _Triggers(BaseModel):
         Annotated[
             Word,
             Field(
-                description="An issue comment with this word starts a task, for example `@agent`."
+                description="A comment with this word on an issue or a pull request starts a task, for example `@agent`."
             ),
         ]
         | None

@@ -6,13 +6,22 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Forge, ForgeWrite, Repository, Task
+from sandbox_server.db.models import Forge, ForgeWrite, Repository
 from sandbox_server.domain.errors.storable_text import storable
 from sandbox_server.domain.ids import new_id
 from sandbox_server.jobs.kinds import FORGE_WRITES
 from sandbox_server.jobs.repository import JobRepository
 
 _LONGEST_ERROR = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOwner:
+    """What a write is done for: a task, or the repository itself."""
+
+    forge_id: str
+    repository_id: str
+    task_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -31,32 +40,33 @@ class Outbox:
         self._session = session
 
     async def add(
-        self, *, forge_id: str, task_id: str, kind: str, key: str, payload: Mapping[str, Any]
+        self, owner: WriteOwner, *, kind: str, key: str, payload: Mapping[str, Any]
     ) -> None:
         """Request a write once: a repeated request with the same key changes nothing."""
-        added = _row(forge_id, task_id, kind, key, payload).on_conflict_do_nothing()
-        await self._request(added.returning(ForgeWrite.id), forge_id)
+        added = _row(owner, kind, key, payload).on_conflict_do_nothing()
+        await self._request(added.returning(ForgeWrite.id), owner.forge_id)
 
     async def put_comment(
-        self, *, forge_id: str, task_id: str, key: str, number: int, body: str
+        self, owner: WriteOwner, *, key: str, body: str, **subject: str | int
     ) -> None:
-        """Request a comment that is edited in place: there is one per task and key."""
-        payload = {"number": number, "body": body}
-        added = _row(forge_id, task_id, "comment", key, payload)
+        """Request a comment that is edited in place: there is one per owner and key."""
+        payload = {**subject, "body": body}
+        added = _row(owner, "comment", key, payload)
+        of = ForgeWrite.repository_id if owner.task_id is None else ForgeWrite.task_id
         changed = added.on_conflict_do_update(
-            index_elements=[ForgeWrite.task_id, ForgeWrite.kind, ForgeWrite.key],
+            index_elements=[of, ForgeWrite.kind, ForgeWrite.key],
+            index_where=ForgeWrite.task_id.is_(None) if owner.task_id is None else None,
             set_={"payload": payload, "done_at": None, "error": None},
             where=ForgeWrite.payload != added.excluded.payload,
         )
-        await self._request(changed.returning(ForgeWrite.id), forge_id)
+        await self._request(changed.returning(ForgeWrite.id), owner.forge_id)
 
     async def find_next(self, forge_id: str) -> PendingWrite | None:
         """Find the oldest write that is not done."""
         found = (
             select(ForgeWrite, Forge, Repository)
             .join(Forge, Forge.id == ForgeWrite.forge_id)
-            .join(Task, Task.id == ForgeWrite.task_id)
-            .join(Repository, Repository.id == Task.repository_id)
+            .join(Repository, Repository.id == ForgeWrite.repository_id)
             .where(ForgeWrite.forge_id == forge_id, ForgeWrite.done_at.is_(None))
             .order_by(ForgeWrite.id)
             .limit(1)
@@ -94,11 +104,12 @@ class Outbox:
         )
 
 
-def _row(forge_id: str, task_id: str, kind: str, key: str, payload: Mapping[str, Any]) -> Any:
+def _row(owner: WriteOwner, kind: str, key: str, payload: Mapping[str, Any]) -> Any:
     return insert(ForgeWrite).values(
         id=new_id(),
-        forge_id=forge_id,
-        task_id=task_id,
+        forge_id=owner.forge_id,
+        repository_id=owner.repository_id,
+        task_id=owner.task_id,
         kind=kind,
         key=key,
         payload=dict(payload),

@@ -84,10 +84,11 @@ def _of_task(task: CheckedOutTask) -> Iterator[str]:
 
 
 def _of_issue(issue: Mapping[str, Any]) -> Iterator[str]:
-    yield f"## Issue #{issue.get('number')} by {issue.get('author')}"
+    kind = "Pull request" if issue.get("is_pull") is True else "Issue"
+    yield f"## {kind} #{issue.get('number')} by {issue.get('author')}"
     yield _fenced(f"{issue.get('title')}\n\n{issue.get('body')}")
     for comment in issue.get("comments") or ():
-        yield f"## Comment by {comment.get('author')} on the issue"
+        yield f"## Comment by {comment.get('author')} on it"
         yield _fenced(str(comment.get("text")))
 
 

@@ -274,12 +274,22 @@ class ForgeWrite(Row):
     __table_args__ = (
         one_of("kind", "push", "pull", "comment", "reply", "label", "reviewers", "delete-branch"),
         UniqueConstraint("task_id", "kind", "key"),
+        Index(
+            "forge_writes_repository_idx",
+            "repository_id",
+            "kind",
+            "key",
+            unique=True,
+            postgresql_where=text("task_id IS NULL"),
+        ),
         Index(None, "forge_id", "id", postgresql_where=text("done_at IS NULL")),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     forge_id: Mapped[Id] = mapped_column(ForeignKey("forges.id"))
-    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"))
+    repository_id: Mapped[Id] = mapped_column(ForeignKey(Repository.id))
+    # None: it belongs to the repository, and outlives its tasks.
+    task_id: Mapped[Id | None] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"))
     kind: Mapped[str]
     key: Mapped[str]
     payload: Mapped[Document]

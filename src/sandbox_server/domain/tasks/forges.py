@@ -114,6 +114,8 @@ class Issue:
     is_open: bool
     labels: Sequence[str] = ()
     comments: Sequence[Comment] = ()
+    is_pull: bool = False
+    """A pull request that a task is about, as forges treat it: as an issue."""
 
 
 class PullLifecycle(StrEnum):

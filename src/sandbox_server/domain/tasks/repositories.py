@@ -19,7 +19,7 @@ class Triggers:
     labels: Sequence[str] = ()
     """An issue that gets one of these labels."""
     mention: str | None = None
-    """A comment that contains this word, for example `@agent`."""
+    """A comment on an issue or a pull request that contains this word, for example `@agent`."""
     users: Sequence[str] = ()
     """Logins that may start tasks besides users with write permission; bots only if listed."""
     ci_fix: bool = False

@@ -38,8 +38,7 @@ class DraftWatch:
                 return
         async with self._sessions.begin() as session:
             await Outbox(session).add(
-                forge_id=followed.forge.id,
-                task_id=followed.task.id,
+                followed.owner,
                 kind="pull",
                 key=f"ready/{followed.pull.head_sha}",
                 payload={"number": followed.number, "sha": followed.pull.head_sha},

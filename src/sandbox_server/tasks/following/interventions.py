@@ -43,11 +43,7 @@ class Interventions:
             if row.stage != Stage.IN_REVIEW or row.outcome is not None:
                 return
             await Outbox(session).put_comment(
-                forge_id=followed.forge.id,
-                task_id=row.id,
-                key=_STICKY,
-                number=followed.number,
-                body=_comment(reason),
+                followed.owner, key=_STICKY, number=followed.number, body=_comment(reason)
             )
             awaits = {
                 "kind": kind,

@@ -36,16 +36,15 @@ async def _answer(
     outbox: Outbox, followed: FollowedPull, message: TaskMessage, run: TaskRun
 ) -> None:
     body = _body(followed.task, run)
-    common = {"forge_id": followed.forge.id, "task_id": followed.task.id}
     for thread_id in message.data.get("threads", ()):
         payload = {"number": followed.number, "thread_id": thread_id, "body": body}
         key = f"{message.id}/{thread_id}"
-        await outbox.add(kind="reply", key=key, payload=payload, **common)
+        await outbox.add(followed.owner, kind="reply", key=key, payload=payload)
     mentions = list(dict.fromkeys(message.data.get("mentions", ())))
     if mentions:
         named = " ".join(f"@{login}" for login in mentions)
         payload = {"number": followed.number, "body": f"{named} {body}"}
-        await outbox.add(kind="comment", key=message.id, payload=payload, **common)
+        await outbox.add(followed.owner, kind="comment", key=message.id, payload=payload)
 
 
 def _body(task: Task, run: TaskRun) -> str:

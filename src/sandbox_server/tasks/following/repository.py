@@ -19,6 +19,7 @@ from sandbox_server.db.models import (
 )
 from sandbox_server.domain.tasks.forges import CheckFacts
 from sandbox_server.domain.tasks.stages import MessageOrigin, RunKind
+from sandbox_server.tasks.outbox_repository import WriteOwner
 
 _FROM_PULLS = (MessageOrigin.REVIEW, MessageOrigin.COMMENT)
 
@@ -36,6 +37,13 @@ class FollowedPull:
     @property
     def number(self) -> int:
         return self.pull.number
+
+    @property
+    def owner(self) -> WriteOwner:
+        """Say what writes about this pull request are done for."""
+        return WriteOwner(
+            forge_id=self.forge.id, repository_id=self.repository.id, task_id=self.task.id
+        )
 
 
 class FollowedPullRepository:

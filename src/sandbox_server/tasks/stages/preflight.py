@@ -2,10 +2,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sandbox_server.db.models import TaskMessage
+from sandbox_server.db.models import Task, TaskMessage
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.tasks.forges import Comment, Issue
+from sandbox_server.domain.tasks.forges import Comment, Issue, PullLifecycle, RepositoryFacts
 from sandbox_server.domain.tasks.stages import Stage, TaskSource
+from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.forges.service import Forges
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.repository import TaskRepository
@@ -14,7 +15,6 @@ from sandbox_server.tasks.transitions import TaskMove, apply_move, lock_seen
 
 _LOOK_AGAIN = timedelta(seconds=30)
 _DAY = timedelta(days=1)
-_FROM_ISSUES = frozenset({TaskSource.ISSUE, TaskSource.MENTION})
 
 
 class Preflight:
@@ -39,10 +39,7 @@ class Preflight:
                 "Grant it write access to the contents of the repository, then retry.",
                 actions=("retry", "cancel"),
             )
-        task = work.task
-        if task.source not in _FROM_ISSUES or task.source_ref is None:
-            return None
-        return await adapter.get_issue(facts, int(task.source_ref.partition("/")[0]))
+        return await _read_subject(adapter, facts, work.task)
 
     async def _take_place(self, work: TaskWork, issue: Issue | None) -> bool:
         async with self._sessions.begin() as session:
@@ -72,6 +69,27 @@ class Preflight:
         return True
 
 
+async def _read_subject(adapter: ForgeAdapter, facts: RepositoryFacts, task: Task) -> Issue | None:
+    """Read the issue or the pull request that a task is about."""
+    if task.source_ref is None or task.source not in (TaskSource.ISSUE, TaskSource.MENTION):
+        return None
+    number = int(task.source_ref)
+    if task.source == TaskSource.ISSUE:
+        return await adapter.get_issue(facts, number)
+    pull = (await adapter.get_pull(facts, number)).value
+    assert pull is not None  # it was asked for without a validator
+    return Issue(
+        number=number,
+        title=pull.title,
+        body=pull.body,
+        author=pull.author or "somebody",
+        url=pull.url,
+        is_open=pull.lifecycle is PullLifecycle.OPEN,
+        comments=await adapter.list_comments(facts, number),
+        is_pull=True,
+    )
+
+
 def _of_issue(title: str, issue: Issue) -> dict[str, Any]:
     known = title if title != f"Issue #{issue.number}" else issue.title
     return {"title": known, "source_url": issue.url}
@@ -86,6 +104,7 @@ async def _add_issue(messages: Sequence[TaskMessage], issue: Issue) -> None:
 def _document(issue: Issue) -> dict[str, Any]:
     return {
         "number": issue.number,
+        "is_pull": issue.is_pull,
         "title": issue.title,
         "body": issue.body,
         "author": issue.author,

@@ -111,10 +111,11 @@ _HEADINGS = {
 
 
 def _of_issue(issue: Mapping[str, Any], fence: str) -> Iterator[str]:
-    yield f"## Issue #{issue['number']}, by {issue['author']}"
+    kind = "Pull request" if issue.get("is_pull") else "Issue"
+    yield f"## {kind} #{issue['number']}, by {issue['author']}"
     yield _fenced(f"{issue['title']}\n\n{issue['body']}", fence)
     comments = [
-        f"## Comment by {each['author']} on the issue\n\n{_fenced(each['body'], fence)}"
+        f"## Comment by {each['author']} on it\n\n{_fenced(each['body'], fence)}"
         for each in issue["comments"]
     ]
     yield from _newest(comments, _LONGEST_COMMENTS)

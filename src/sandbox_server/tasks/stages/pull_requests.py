@@ -242,5 +242,7 @@ def _paragraphs(work: TaskWork) -> Iterator[str]:
         yield f"**Checks** (`{checks['command']}`): {checks['words']}."
     if task.source == TaskSource.ISSUE and task.source_ref is not None:
         yield f"Closes #{task.source_ref}"
+    if task.source == TaskSource.MENTION:
+        yield f"Requested in #{task.source_ref}, on whose branch it is based."
     cost = f", {task.spent_usd:.2f} USD" if task.spent_usd else ""
     yield f"Task `{task.id}`: {task.agent or 'a command'}, {task.runs} runs{cost}."

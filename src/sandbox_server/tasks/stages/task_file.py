@@ -63,6 +63,7 @@ def _issues(messages: Sequence[TaskMessage]) -> Iterator[Mapping[str, Any]]:
             ]
             yield {
                 **{name: issue[name] for name in ("number", "author")},
+                "is_pull": issue.get("is_pull", False),
                 "title": clean(issue["title"]),
                 "body": clean(issue["body"]),
                 "comments": comments,

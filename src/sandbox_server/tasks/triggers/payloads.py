@@ -19,6 +19,16 @@ class DeliveredComment:
     body: str
     url: str | None
     is_on_pull: bool
+    place: str | None = None
+    """The file and line that a comment of a review is about."""
+
+    @property
+    def ref(self) -> str:
+        return f"comment/{self.id}"
+
+    @property
+    def text(self) -> str:
+        return self.body if self.place is None else f"On {self.place}:\n\n{self.body}"
 
 
 def at(payload: object, *path: str) -> Any:
@@ -47,20 +57,39 @@ def added_labels(payload: Payload, action: str) -> set[str]:
 
 
 def read_comment(payload: Payload) -> DeliveredComment | None:
-    """Read the comment that was written; None for one that was edited or deleted."""
+    """Read the comment or review that was written; None for a delivery without one."""
     note = at(payload, "object_attributes")
     if isinstance(note, Mapping):
-        comment_id, body = text_at(note, "id"), text_at(note, "note")
-        url, is_on_pull = text_at(note, "url"), at(payload, "merge_request") is not None
-    else:
-        comment_id, body = text_at(payload, "comment", "id"), text_at(payload, "comment", "body")
-        url = text_at(payload, "comment", "html_url")
-        is_on_pull = (
-            at(payload, "issue", "pull_request") is not None or at(payload, "is_pull") is True
-        )
-    if comment_id is None or body is None:
+        return _comment(note, body="note", url="url", is_on_pull="merge_request" in payload)
+    review = at(payload, "review")
+    if isinstance(review, Mapping):
+        return _comment(review, is_on_pull=True, prefix="review/")
+    comment = at(payload, "comment")
+    if "issue" not in payload and "pull_request" in payload:
+        return _comment(comment, is_on_pull=True, prefix="line/")
+    is_pull = at(payload, "issue", "pull_request") is not None or at(payload, "is_pull") is True
+    return _comment(comment, is_on_pull=is_pull)
+
+
+def _comment(
+    document: object,
+    *,
+    is_on_pull: bool,
+    body: str = "body",
+    url: str = "html_url",
+    prefix: str = "",
+) -> DeliveredComment | None:
+    comment_id, text = text_at(document, "id"), text_at(document, body)
+    if comment_id is None or text is None:
         return None
-    return DeliveredComment(comment_id, body, url, is_on_pull)
+    link = text_at(document, url)
+    return DeliveredComment(f"{prefix}{comment_id}", text, link, is_on_pull, _place_of(document))
+
+
+def _place_of(comment: object) -> str | None:
+    path = text_at(comment, "path") or text_at(comment, "position", "new_path")
+    line = text_at(comment, "line") or text_at(comment, "position", "new_line")
+    return path if path is None or line is None else f"{path}, line {line}"
 
 
 def failed_branch(payload: Payload) -> str | None:

@@ -18,12 +18,14 @@ class TriggerRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def find_open_of_issue(self, repository_id: str, number: str) -> Task | None:
+    async def find_open(
+        self, repository_id: str, source: TaskSource, source_ref: str
+    ) -> Task | None:
         return await self._session.scalar(
             select(Task).where(
                 Task.repository_id == repository_id,
-                Task.source == TaskSource.ISSUE,
-                Task.source_ref == number,
+                Task.source == source,
+                Task.source_ref == source_ref,
                 Task.ended_at.is_(None),
             )
         )

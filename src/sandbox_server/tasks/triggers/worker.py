@@ -18,16 +18,19 @@ from sandbox_server.repositories.service import ForgeDirectory, Repositories
 from sandbox_server.tasks.following.repository import FollowedPullRepository
 from sandbox_server.tasks.forge_failures import repeat_at
 from sandbox_server.tasks.service import Tasks
+from sandbox_server.tasks.triggers.ci_fixes import CiFixes
+from sandbox_server.tasks.triggers.issues import IssueTriggers
 from sandbox_server.tasks.triggers.payloads import (
     Payload,
     added_labels,
     failed_branch,
     read_comment,
 )
-from sandbox_server.tasks.triggers.starting import Result, Starting, Trigger
+from sandbox_server.tasks.triggers.starting import TaskStarter
+from sandbox_server.tasks.triggers.trigger import Result, Trigger
 
-_OF_PULLS = frozenset({DeliveryKind.PULL, DeliveryKind.REVIEW, DeliveryKind.REVIEW_COMMENT})
-_WRITTEN = frozenset({"created", "create", "note"})
+_COMMENTS = frozenset({DeliveryKind.COMMENT, DeliveryKind.REVIEW, DeliveryKind.REVIEW_COMMENT})
+_WRITTEN = frozenset({"created", "create", "note", "submitted"})
 _GIVE_UP_AFTER = timedelta(hours=24)
 _HEADS = "refs/heads/"
 
@@ -47,7 +50,9 @@ class DeliveryWorker:
         self._deliveries = deliveries
         self._forges = forges
         self._repositories = repositories
-        self._starting = Starting(sessions, repositories, tasks)
+        starter = TaskStarter(sessions, repositories, tasks)
+        self._issues = IssueTriggers(sessions, starter)
+        self._ci_fixes = CiFixes(sessions, starter)
 
     async def work(self, job: LeasedJob) -> datetime | None:
         """Process one delivery; returns when to look again while its checks are running."""
@@ -83,14 +88,15 @@ class DeliveryWorker:
 
     async def _dispatch(self, row: WebhookDelivery, repository: Repository) -> Result:
         kind, payload = DeliveryKind(row.kind), _payload_of(row)
-        if kind in _OF_PULLS:
-            return await self._wake_numbered(row, repository)
+        if kind in _COMMENTS:
+            return await self._comment(row, repository, payload)
         match kind:
+            case DeliveryKind.PULL:
+                woken = await self._wake_numbered(row, repository)
+                return woken or Result("Ignored: the pull request belongs to no task that is open.")
             case DeliveryKind.ISSUE:
                 labels = added_labels(payload, row.action)
-                return await self._starting.issue(await self._trigger(row, repository), labels)
-            case DeliveryKind.COMMENT:
-                return await self._comment(row, repository, payload)
+                return await self._issues.label(await self._trigger(row, repository), labels)
             case DeliveryKind.CHECK:
                 return await self._check(row, repository, payload)
             case DeliveryKind.PUSH:
@@ -101,11 +107,17 @@ class DeliveryWorker:
         self, row: WebhookDelivery, repository: Repository, payload: Payload
     ) -> Result:
         comment = read_comment(payload)
+        is_on_pull = row.kind != DeliveryKind.COMMENT or (
+            comment is not None and comment.is_on_pull
+        )
+        if is_on_pull and (woken := await self._wake_numbered(row, repository)):
+            return woken
         if comment is None or row.action not in _WRITTEN:
             return Result("Ignored: not a new comment.")
-        if comment.is_on_pull:
-            return await self._wake_numbered(row, repository)
-        return await self._starting.mention(await self._trigger(row, repository), comment)
+        trigger = await self._trigger(row, repository)
+        if is_on_pull:
+            return await self._issues.mention_on_pull(trigger, comment)
+        return await self._issues.mention(trigger, comment)
 
     async def _check(
         self, row: WebhookDelivery, repository: Repository, payload: Payload
@@ -120,7 +132,7 @@ class DeliveryWorker:
         branch = failed_branch(payload)
         if branch is None:
             return Result("Ignored: no failure of a branch.")
-        return await self._starting.ci_fix(await self._trigger(row, repository), branch)
+        return await self._ci_fixes.start(await self._trigger(row, repository), branch)
 
     async def _pushed(self, row: WebhookDelivery, repository: Repository) -> Result:
         branch = (row.subject or "").removeprefix(_HEADS)
@@ -132,13 +144,15 @@ class DeliveryWorker:
             await _wake(session, repository, found)
         return _woken(found) if found else Result("The mirror will be updated.")
 
-    async def _wake_numbered(self, row: WebhookDelivery, repository: Repository) -> Result:
+    async def _wake_numbered(self, row: WebhookDelivery, repository: Repository) -> Result | None:
+        """Wake the job of a pull request; None if it belongs to no task that is open."""
         if row.subject is None or not row.subject.isdecimal():
-            return Result("Ignored: it names no pull request.")
+            return None
         number = int(row.subject)
         async with self._sessions.begin() as session:
-            if await FollowedPullRepository(session).find_followed(repository.id, number) is None:
-                return Result("Ignored: the pull request belongs to no task.")
+            found = await FollowedPullRepository(session).find_followed(repository.id, number)
+            if found is None or found.task.ended_at is not None:
+                return None
             await _wake(session, repository, [number])
         return _woken([number])
 

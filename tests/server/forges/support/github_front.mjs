@@ -1,7 +1,7 @@
 // Stands before an emulated GitHub and mends what it does differently from GitHub:
 // unknown tokens are 401, a second pull request for a head is 422, as is a head that does not exist or has no commits; pull requests
 // follow their branch and say `synchronize`; ETags and 304; GraphQL's two mutations of drafts; commit statuses; replies to reviews;
-// logs of jobs; the user of an App; a push webhook for a new branch; delivery ids that are unique.
+// logs of jobs; the user of an App; a push webhook for a new branch; comments on pull requests in webhooks; delivery ids that are unique.
 //
 // /_world/… is for tests: faults, revoked tokens, requests that were seen, access of git, commits whose id differs here.
 import { createHash, createHmac, randomUUID } from 'node:crypto'
@@ -252,6 +252,15 @@ export class Front {
     await fetch(this.hook, { method: 'POST', headers, body, signal: AbortSignal.timeout(10_000) }).catch(() => {})
   }
 
+  // Say in webhooks that a comment is on a pull request, as GitHub does.
+  withPull(body) {
+    const document = JSON.parse(body)
+    const path = `/repos/${document.repository?.full_name}/pulls/${document.issue?.number}`
+    if (![...this.pulls.values()].includes(path)) return body
+    document.issue.pull_request = { url: `${this.url}${path}` }
+    return JSON.stringify(document)
+  }
+
   later(work) {
     const task = work.catch((error) => console.error(error)).finally(() => this.pending.delete(task))
     this.pending.add(task)
@@ -261,7 +270,7 @@ export class Front {
     const given = body.length && request.headers['content-type'] === 'application/json' ? JSON.parse(body) : {}
     switch (action.split('/')[0]) {
       case 'deliver':
-        this.later(this.post(request.headers['x-github-event'], this.renamed(body.toString(), this.there)))
+        this.later(this.post(request.headers['x-github-event'], this.withPull(this.renamed(body.toString(), this.there))))
         return json(202, {})
       case 'webhook':
         this.hook = given.url

@@ -4,23 +4,29 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import ForgeWrite
 from sandbox_server.domain.errors import ForgeLimited, ForgePermissionMissing
-from sandbox_server.tasks.outbox_repository import Outbox
+from sandbox_server.tasks.outbox_repository import Outbox, WriteOwner
 
 MINUTE = timedelta(minutes=1)
 
 
+def owner_of(followed, **fields):
+    plain = {
+        "forge_id": followed.forge_id,
+        "repository_id": followed.repository_id,
+        "task_id": followed.task_id,
+    }
+    return WriteOwner(**plain | fields)
+
+
 async def put(followed, body):
     async with followed.sessions.begin() as session:
-        await Outbox(session).put_comment(
-            forge_id=followed.forge_id, task_id=followed.task_id, key="status", number=5, body=body
-        )
+        await Outbox(session).put_comment(owner_of(followed), key="status", number=5, body=body)
 
 
 async def reply(followed, thread_id="t1"):
     async with followed.sessions.begin() as session:
         await Outbox(session).add(
-            forge_id=followed.forge_id,
-            task_id=followed.task_id,
+            owner_of(followed),
             kind="reply",
             key=thread_id,
             payload={"number": 5, "thread_id": thread_id, "body": "Done."},
@@ -99,3 +105,13 @@ async def test_a_comment_that_changes_while_it_is_written_is_written_again(follo
     async with followed.sessions.begin() as session:
         await Outbox(session).finish(pending.row, {"comment_id": "c"})
     assert (await row(followed)).done_at is None
+
+
+async def test_a_comment_of_a_repository_is_edited_in_place_too(followed):
+    for body in ("first", "second"):
+        async with followed.sessions.begin() as session:
+            owner = owner_of(followed, task_id=None)
+            await Outbox(session).put_comment(owner, key="status", number=5, body=body)
+        await followed.write()
+    [comment] = followed.forge.comments[5]
+    assert comment.body.startswith("second")

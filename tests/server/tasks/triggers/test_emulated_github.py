@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.server.support.full_server import serving_outside
+from tests.server.tasks.support.task_client import TaskClient
 
 TRIGGERS = {"labels": ["agent"], "mention": "@agent"}
 
@@ -30,13 +31,13 @@ async def processed(api, *, kind):
             await asyncio.sleep(0.2)
 
 
-async def connect(api, forge_world):
+async def connect(api, forge_world, **settings):
     """Add the repository, and have GitHub send its webhooks here."""
     forge = (await api.put("/v1/forges/github", json=forge_world.app)).json()
     wanted = {
         "forge": "github",
         "full_name": forge_world.repository,
-        "settings": {"triggers": TRIGGERS, "agent_command": "true"},
+        "settings": {"template": "base", "triggers": TRIGGERS, "agent_command": "true", **settings},
     }
     added = await api.post("/v1/repositories", json=wanted)
     assert added.status_code == 201, added.text
@@ -56,3 +57,33 @@ async def test_a_label_at_github_becomes_a_task(serving, forge_world):
         [task] = (await api.get("/v1/tasks")).json()["items"]
         await api.post(f"/v1/tasks/{task['id']}/cancel")
     assert [each for each in outcomes if "created" in each] == [f"Task {task['id']} created."]
+
+
+COMMAND = (
+    "git log --format=%s > said.txt && echo asked: >> said.txt && cat $TASK_PROMPT_FILE >> said.txt"
+)
+
+
+async def test_a_mention_on_a_persons_pull_request_is_answered_by_one_on_top_of_it(
+    serving, forge_world
+):
+    head = forge_world.push({"feature.py": "1\n"}, branch="feature", message="Add a feature")
+    async with serving.api() as api:
+        await connect(api, forge_world, agent_command=COMMAND)
+        with forge_world.github.owner as owner:
+            repository = f"/repos/{forge_world.repository}"
+            wanted = {"title": "Feature", "body": "It counts.", "head": "feature", "base": "main"}
+            pull = owner.post(f"{repository}/pulls", json=wanted).json()
+            comments = f"{repository}/issues/{pull['number']}/comments"
+            await asyncio.to_thread(owner.post, comments, json={"body": "@agent add a test"})
+        await processed(api, kind="comment")
+        [task] = (await api.get("/v1/tasks")).json()["items"]
+        tasks = TaskClient(api, serving.components)
+        await tasks.until(task["id"], "in-review")
+        said = (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"]
+        await tasks.cancel_all()
+    own = next(each for each in forge_world.list_pulls() if each["number"] != pull["number"])
+    assert (own["head"]["ref"], own["base"]["ref"]) == (f"task-{task['id']}", "feature")
+    assert forge_world.head("feature") == head
+    for part in ("Add a feature", "@agent add a test", "It counts.", f"#{pull['number']}"):
+        assert part in said

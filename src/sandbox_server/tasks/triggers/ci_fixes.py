@@ -1,0 +1,63 @@
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.tasks.stages import TaskSource
+from sandbox_server.tasks.creation import TaskRequest
+from sandbox_server.tasks.following.failure_logs import describe_failure
+from sandbox_server.tasks.following.repository import FollowedPullRepository
+from sandbox_server.tasks.following.verdict import PATIENCE, Overall, Verdict, judge
+from sandbox_server.tasks.triggers.repository import TriggerRepository
+from sandbox_server.tasks.triggers.starting import TaskStarter
+from sandbox_server.tasks.triggers.trigger import Result, Trigger
+
+
+class CiFixes:
+    """Failed checks of branches that belong to no task."""
+
+    def __init__(self, sessions: Sessions, starter: TaskStarter) -> None:
+        self._sessions = sessions
+        self._starter = starter
+
+    async def start(self, trigger: Trigger, branch: str) -> Result:
+        """Start a task for a branch whose checks have failed."""
+        sha = trigger.delivery.subject
+        if sha is None or not trigger.settings.triggers.ci_fix:
+            return Result("Ignored: the repository does not enable ci_fix.")
+        if refusal := await self._starter.find_refusal(trigger, of_person=False):
+            return Result(refusal)
+        async with without_transaction(self._sessions) as session:
+            if await TriggerRepository(session).is_branch_of_task(trigger.repository.id, branch):
+                return Result("Ignored: the branch belongs to a task.")
+        verdict = await self._judge(trigger, sha)
+        if verdict.overall is Overall.PENDING:
+            look_at = min(verdict.look_at or trigger.now + PATIENCE, trigger.now + PATIENCE)
+            return Result("Checks are still running.", look_at)
+        if verdict.overall is not Overall.FAILURE:
+            return Result("Ignored: no check of the commit fails any more.")
+        return await self._start(trigger, branch, verdict)
+
+    async def _judge(self, trigger: Trigger, sha: str) -> Verdict:
+        answer = await trigger.adapter.list_checks(trigger.facts, sha)
+        async with self._sessions.begin() as session:
+            pulls = FollowedPullRepository(session)
+            await pulls.store_checks(trigger.repository.id, sha, answer.value or ())
+            checks = await pulls.list_checks(trigger.repository.id, sha)
+        return judge(checks, now=trigger.now)
+
+    async def _start(self, trigger: Trigger, branch: str, verdict: Verdict) -> Result:
+        report = await describe_failure(trigger.adapter, trigger.facts, verdict.failed)
+        names = ", ".join(sorted({check.name for check in verdict.failed}))
+        sha = verdict.failed[0].sha
+        request = TaskRequest(
+            source=TaskSource.CI_FIX,
+            source_ref=branch,
+            source_url=verdict.failed[0].url,
+            requester=trigger.actor,
+            title=f"fix: make {names} pass on {branch}"[:200],
+            instructions=(
+                f"Checks of the branch {branch} fail at commit {sha}. Find the cause in the logs and fix it. "
+                "If the failure is not caused by the code of the repository, change nothing and say why."
+            ),
+            base=branch,
+            metadata={"sha": sha},
+            data={"trigger": f"ci/{branch}/{verdict.key}", "checks": names},
+        )
+        return await self._starter.start(trigger, request, then=(verdict.key, report))
