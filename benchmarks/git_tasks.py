@@ -19,6 +19,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import GitAccess, GitCredential
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import CheckoutRequest, Checkouts, Rung
+from sandbox_server.git.inside import SEAL
 from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.git.rewriting import Identity
 from sandbox_server.git.work import SandboxWork, TakenWork
@@ -109,7 +110,8 @@ class _Bench:
             sandbox_id=new_id(), tenant_id="bench", template=template, timeout=_HOUR
         )
         access = await self.backend.create(wanted)
-        return UsableSandbox(Sandbox(id=wanted.sandbox_id), self.backend, access)
+        row = Sandbox(id=wanted.sandbox_id, template=template)
+        return UsableSandbox(row, self.backend, access)
 
     def request(self, branch: str = "task-1", base_sha: str | None = None) -> CheckoutRequest:
         return CheckoutRequest(
@@ -132,8 +134,12 @@ class _Bench:
         used = await self.sandbox()
         older = run_git("rev-parse", f"main~{_BEHIND}", cwd=REPOSITORY)
         await self.checkouts.check_out(used, self.request("prepared", older), max_age=_HOUR)
+        inside = used.backend.inside(used.access)
+        sealed = await inside.run_command(SEAL, envs={"TARGET": _DIRECTORY}, timeout=_HOUR)
+        assert sealed.exit_code == 0
         snapshot = await self.backend.snapshot(used.access.provider_id)
         await self.backend.kill(used.access.provider_id)
+        self.repository.prepared_snapshot, self.repository.prepared_sha = snapshot, older
         return snapshot
 
     async def start_from(self, snapshot: str) -> tuple[float, float]:

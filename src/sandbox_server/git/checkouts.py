@@ -1,11 +1,9 @@
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from sandbox_server.db.models import Repository
 from sandbox_server.domain.errors import (
@@ -14,22 +12,21 @@ from sandbox_server.domain.errors import (
     CommitNotFound,
     GitError,
 )
-from sandbox_server.domain.ids import new_id
+from sandbox_server.git.inside import BEGIN, FINISH, UPDATE
 from sandbox_server.git.mirrors import Mirror, Mirrors
-from sandbox_server.git.packs import PreparedPacks, prepare_packs, prepare_update
+from sandbox_server.git.packs import PreparedPacks, PreparedUpdate, prepare_packs, prepare_update
 from sandbox_server.git.remotes import full_ref
 from sandbox_server.git.rewriting import Identity
-from sandbox_server.git.sandbox_scripts import BEGIN, FINISH, UPDATE
+from sandbox_server.git.uploads import upload_bytes, upload_file
 from sandbox_server.providers.e2b.transfers import Transfers
 from sandbox_server.providers.protocol.provider import Finished
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 
-_PART = 1024 * 1024
 _BEGIN_LIMIT = timedelta(minutes=1)
 _FINISH_LIMIT = timedelta(minutes=10)
 _MAX_AGE = timedelta(seconds=30)
 _LAST_WORDS = 2000
-_NOT_EMPTY, _NO_GIT, _UNKNOWN_COMMAND = 90, 91, 127
+_NOT_EMPTY, _NO_GIT, _ANOTHER_CHECKOUT, _UNKNOWN_COMMAND = 90, 91, 92, 127
 _REMOTE = "refs/remotes/origin/"
 _STAGE = ".git-checkout"  # becomes .git
 
@@ -105,18 +102,24 @@ class Checkouts:
         begun = monotonic()
         async with self._mirrors.use(request.repository, max_age=max_age) as mirror:
             base = await _find_base(mirror, request)
+            placing = self._place(_Sandbox(used, request), mirror, base)
             try:
-                rung, base = await self._place(_Sandbox(used, request), mirror, base)
+                (rung, base), _ = await asyncio.gather(placing, self._configure_git(used))
             except GitError:
                 self._mirrors.discard(request.repository.id)
                 raise
-        if self._configure is not None:
-            await self._configure(used)
         return CheckedOut(
             rung=rung, base_sha=base, seconds=monotonic() - begun, is_stale=mirror.is_stale
         )
 
+    async def _configure_git(self, used: UsableSandbox) -> None:
+        if self._configure is not None:
+            await self._configure(used)
+
     async def _place(self, sandbox: "_Sandbox", mirror: Mirror, base: str) -> tuple[Rung, str]:
+        prepared = sandbox.prepared_sha
+        if prepared is not None and await _update(sandbox, mirror, prepared, base):
+            return Rung.SNAPSHOT, base
         found = await sandbox.begin()
         if found is None:
             packs = await prepare_packs(mirror, base, limit=self._full_history)
@@ -126,8 +129,14 @@ class Checkouts:
         known, branch = found
         if branch == sandbox.request.branch:
             return Rung.PRESENT, known
-        await sandbox.update(base, await prepare_update(mirror, known, base))
+        if not await _update(sandbox, mirror, known, base):
+            raise CheckoutFailed(sandbox.request.directory, "it was changed meanwhile")
         return Rung.SNAPSHOT, base
+
+
+async def _update(sandbox: "_Sandbox", mirror: Mirror, known: str, base: str) -> bool:
+    """Update a checkout of the commit `known`; returns False if the sandbox has another one."""
+    return await sandbox.update(known, base, await prepare_update(mirror, known, base))
 
 
 class _Sandbox:
@@ -137,6 +146,13 @@ class _Sandbox:
         self.request = request
         self._used = used
         self._stage = f"{request.directory}/{_STAGE}"
+
+    @property
+    def prepared_sha(self) -> str | None:
+        """The commit that the sandbox's snapshot was prepared with, if it is the repository's own one."""
+        repository = self.request.repository
+        is_prepared = self._used.row.template == repository.prepared_snapshot
+        return repository.prepared_sha if is_prepared else None
 
     @property
     def _transfers(self) -> Transfers:
@@ -161,32 +177,32 @@ class _Sandbox:
         below = f"{self._stage}/objects/pack"
         for pack in packs.packs:
             for path in (pack, pack.with_suffix(".idx")):
-                await self._send_file(path, f"{below}/{path.name}")
-        await self._send_bytes(_packed_refs(packs.refs), f"{self._stage}/packed-refs")
+                await upload_file(self._transfers, path, f"{below}/{path.name}")
+        await upload_bytes(self._transfers, _packed_refs(packs.refs), f"{self._stage}/packed-refs")
 
     async def finish(self, base: str, packs: PreparedPacks) -> None:
         await self._run(
             FINISH, _FINISH_LIMIT, {"BASE": base, "SHALLOW": "1" if packs.is_shallow else ""}
         )
 
-    async def update(self, base: str, pack: bytes) -> None:
-        name = f"{self.request.directory}/.git/sandbox-update-{new_id()}.pack" if pack else ""
-        if pack:
-            await self._send_bytes(pack, name)
-        await self._run(UPDATE, _FINISH_LIMIT, {"BASE": base, "PACK": name})
-
-    async def _send_file(self, path: Path, target: str) -> None:
-        parts = _FileParts(path)
-        await self._transfers.upload(target, parts, length=parts.length, reported_path=target)
-
-    async def _send_bytes(self, content: bytes, target: str) -> None:
-        async def parts() -> AsyncGenerator[bytes, None]:
-            yield content
-
-        await self._transfers.upload(target, parts(), length=len(content), reported_path=target)
+    async def update(self, known: str, base: str, update: PreparedUpdate) -> bool:
+        """Update the checkout of `known`; returns False, and changes nothing, if it is not there."""
+        below = f"{self.request.directory}/.git/objects/pack"
+        for path in update.files:
+            await upload_file(self._transfers, path, f"{below}/{path.name}")
+        # All files need no look if the snapshot is ours, unless some may not be ignored any more.
+        is_plain = known == self.prepared_sha and not update.changes_ignored
+        extra = {"KNOWN": known, "BASE": base, "PLAIN": "1" if is_plain else ""}
+        said = await self._run(UPDATE, _FINISH_LIMIT, extra, accept=_ANOTHER_CHECKOUT)
+        return said.exit_code == 0
 
     async def _run(
-        self, script: str, limit: timedelta, extra: Mapping[str, str] | None = None
+        self,
+        script: str,
+        limit: timedelta,
+        extra: Mapping[str, str] | None = None,
+        *,
+        accept: int = 0,
     ) -> Finished:
         request = self.request
         envs = {
@@ -203,7 +219,7 @@ class _Sandbox:
         }
         inside = self._used.backend.inside(self._used.access)
         said = await inside.run_command(script, user=request.user, envs=envs, timeout=limit)
-        if said.exit_code:
+        if said.exit_code not in (0, accept):
             raise _failure(request.directory, said)
         return said
 
@@ -221,39 +237,6 @@ def _packed_refs(refs: Mapping[str, str]) -> bytes:
     """Turn the mirror's branches into those of `origin`, as a fetch would."""
     named = ((ref.replace("refs/heads/", _REMOTE, 1), sha) for ref, sha in refs.items())
     return "".join(f"{sha} {ref}\n" for ref, sha in sorted(named)).encode()
-
-
-class _FileParts(AsyncGenerator[bytes, None]):
-    """The content of a file, of the length that it has now.
-
-    An upload that is refused early closes its parts while the next one is being read, which a generator of the language does
-    not allow.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._left = self.length = path.stat().st_size
-        self._reading = asyncio.Lock()
-
-    async def asend(self, _value: None) -> bytes:
-        async with self._reading:
-            part = await self._read() if self._left and not self._file.closed else b""
-        if not part:
-            raise StopAsyncIteration
-        return part
-
-    async def athrow(self, *error: Any) -> bytes:
-        await self.aclose()
-        return await super().athrow(*error)
-
-    async def aclose(self) -> None:
-        async with self._reading:
-            self._file.close()
-
-    async def _read(self) -> bytes:
-        part = await asyncio.to_thread(self._file.read, min(_PART, self._left))
-        self._left -= len(part)
-        return part
 
 
 def _failure(directory: str, said: Finished) -> CheckoutFailed | CheckoutRefused:

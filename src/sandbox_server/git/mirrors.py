@@ -62,6 +62,15 @@ class Mirror:
         found = await run_git("cat-file", "-e", sha, directory=self.path, accept=(0, 1, 128))
         return found.exit_code == 0
 
+    async def changes(self, old: str, new: str, *paths: str) -> bool:
+        """Tell whether two commits differ in files of these patterns."""
+        found = await run_git(
+            *("diff-tree", "-r", "--quiet", old, new, "--", *paths),
+            directory=self.path,
+            accept=(0, 1),
+        )
+        return found.exit_code == 1
+
     async def refs(self) -> dict[str, str]:
         """List branches and tags; an annotated tag is the object itself, not its commit."""
         said = await run_git(

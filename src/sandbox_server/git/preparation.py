@@ -25,8 +25,8 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 from sandbox_server.git.checkouts import CheckoutRequest, Checkouts
+from sandbox_server.git.inside import SEAL
 from sandbox_server.git.rewriting import Identity
-from sandbox_server.git.sandbox_scripts import SEAL
 from sandbox_server.log.records import RecordType
 from sandbox_server.log.serialize import transcribe
 from sandbox_server.repositories.prepared import Preparation, RepositoryPreparations, underway

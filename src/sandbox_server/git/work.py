@@ -15,7 +15,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.stages import SaveKind
 from sandbox_server.git.bundles import MAX_BUNDLE, Bundle, read_bundle
-from sandbox_server.git.sandbox_scripts import HEAD, RESTORE, TAKE
+from sandbox_server.git.inside import HEAD, RESTORE, TAKE
 from sandbox_server.providers.protocol.provider import Finished
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 

@@ -1,4 +1,5 @@
 import os
+from datetime import timedelta
 
 import pytest
 
@@ -10,10 +11,12 @@ from sandbox_server.domain.errors import (
     RemoteUnreachable,
 )
 from sandbox_server.git.checkouts import Checkouts, Rung
+from sandbox_server.git.inside import SEAL
 from tests.server.git.conftest import DIRECTORY, NAME, NOW
 from tests.server.git.git_server import PASSWORD
 
 IN = f"cd {DIRECTORY} &&"
+MINUTE = timedelta(minutes=1)
 
 
 async def test_a_checkout_has_the_branch_the_history_and_a_clean_status(
@@ -106,6 +109,25 @@ async def test_a_checkout_of_another_branch_is_updated_and_keeps_what_is_ignored
     assert await shell(f"{IN} git branch --format='%(refname:short)'") == "task-2"
     assert await shell(f"{IN} git rev-parse origin/main") == new
     assert await shell(f"{IN} git fsck 2>&1") == ""
+
+
+async def test_a_sandbox_of_a_prepared_snapshot_looks_at_changed_files_only(
+    checked_out, checkouts, used, request_of, shell, seeded, forge, repository
+):
+    repository.prepared_snapshot = used.row.template
+    repository.prepared_sha = checked_out.base_sha
+    inside = used.backend.inside(used.access)
+    sealed = await inside.run_command(SEAL, envs={"TARGET": DIRECTORY}, timeout=MINUTE)
+    assert sealed.exit_code == 0
+    new = seeded.commit("feat: go on", c__txt="c\n")
+    seeded.push(forge.path(NAME))
+    done = await checkouts.check_out(used, request_of(branch="task-2"), max_age=NOW)
+    assert (done.rung, done.base_sha) == (Rung.SNAPSHOT, new)
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-2"
+    assert await shell(f"{IN} git branch --format='%(refname:short)'") == "task-2"
+    assert "to task-2" not in await shell(f"{IN} git reflog HEAD")
+    again = await checkouts.check_out(used, request_of(branch="task-2"), max_age=NOW)
+    assert (again.rung, again.base_sha) == (Rung.PRESENT, new)
 
 
 async def test_a_directory_with_files_is_left_alone(checkouts, used, request_of, shell):

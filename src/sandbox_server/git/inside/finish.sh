@@ -1,0 +1,14 @@
+set -eu
+cd "$TARGET"
+here() { run --git-dir="$STAGE" --work-tree="$TARGET" "$@"; }
+settle here
+if [ -n "$SHALLOW" ]; then
+    printf '%s\n' "$BASE" >"$STAGE/shallow"
+    here update-ref "refs/remotes/origin/$BASE_REF" "$BASE"
+fi
+if here rev-parse --quiet --verify "refs/remotes/origin/$DEFAULT" >/dev/null; then
+    here symbolic-ref refs/remotes/origin/HEAD "refs/remotes/origin/$DEFAULT"
+fi
+here checkout --quiet --no-track -b "$BRANCH" "$BASE"
+printf '%s %s %s\n' "$REPOSITORY" "$BASE" "$BRANCH" >"$STAGE/sandbox-ready"
+mv -- "$STAGE" .git
