@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from sandbox_client.models.ports import PortUrls as PortUrls
     from sandbox_client.models.problems import InputProblem as InputProblem
     from sandbox_client.models.problems import Problem as Problem
+    from sandbox_client.models.repositories import CiFixMode as CiFixMode
     from sandbox_client.models.repositories import CommitStyle as CommitStyle
     from sandbox_client.models.repositories import FullName as FullName
     from sandbox_client.models.repositories import RepositoryCreate as RepositoryCreate
@@ -205,6 +206,7 @@ _WHERE = {
     "CommandSend": "commands",
     "CommandSignal": "commands",
     "CommandState": "commands",
+    "CiFixMode": "repositories",
     "CommitStyle": "repositories",
     "CreateVerb": "verbs",
     "DeliveryRead": "forges",

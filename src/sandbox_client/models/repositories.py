@@ -53,6 +53,11 @@ class CommitStyle(StrEnum):
     AS_IS = "as-is"
 
 
+class CiFixMode(StrEnum):
+    PULL_REQUEST = "pull-request"
+    COMMENT = "comment"
+
+
 class _Triggers(BaseModel):
     labels: Annotated[
         Words, Field(description="An issue that gets one of these labels becomes a task.")
@@ -75,6 +80,13 @@ class _Triggers(BaseModel):
     ci_fix: Annotated[
         bool, Field(strict=True, description="Failed checks of any branch start a task.")
     ] = False
+    ci_fix_mode: Annotated[
+        CiFixMode,
+        Field(
+            description="What such a task publishes: its fix as a pull request, or only its diagnosis as one comment on the "
+            "branch's pull request or the commit."
+        ),
+    ] = CiFixMode.PULL_REQUEST
 
 
 class Triggers(_Triggers, RequestModel):

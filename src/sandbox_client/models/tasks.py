@@ -58,11 +58,15 @@ class TaskState(StrEnum):
 
 
 class TaskPullRequest(StrEnum):
-    """What becomes of the work: a draft that is ready once checks have passed, a pull request, or only a save."""
+    """What becomes of the work: a draft that is ready once checks have passed, a pull request, a save, or a comment.
+
+    The comment is the agent's report, on the pull request of the base branch or on its commit; nothing is pushed.
+    """
 
     DRAFT = "draft"
     READY = "ready"
     NONE = "none"
+    COMMENT = "comment"
 
 
 class TaskBudget(RequestModel):

@@ -116,6 +116,16 @@ class ForgeAdapter(Protocol):
         self, repository: RepositoryFacts, number: int, body: str, *, on: Subject = Subject.PULL
     ) -> Comment: ...
 
+    async def comment_on_commit(
+        self, repository: RepositoryFacts, sha: str, body: str
+    ) -> Comment: ...
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        """Find the newest comment on a commit that contains the marker."""
+        ...
+
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str
     ) -> Comment: ...

@@ -159,6 +159,14 @@ class PlainGitAdapter:
     ) -> Comment:
         self._refuse("comments")
 
+    async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
+        self._refuse("comments")
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        self._refuse("comments")
+
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str
     ) -> Comment:

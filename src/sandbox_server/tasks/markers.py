@@ -9,6 +9,11 @@ def marker(key: str) -> str:
     return f"{_MARK}{key} -->"
 
 
+def without_markers(text: str) -> str:
+    """Remove what would make a comment of an agent look like another comment of the server."""
+    return text.replace(_MARK, "")
+
+
 def marked(body: str, key: str) -> str:
     """Add the marker to a comment."""
     return f"{body}\n\n{marker(key)}"

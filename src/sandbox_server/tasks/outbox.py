@@ -1,11 +1,12 @@
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select
 
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.domain.errors import ForgeError, ForgeNotFound
+from sandbox_server.domain.errors import ForgeError, ForgeNotFound, ForgeResourceNotFound
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.tasks.forges import Comment, PullLifecycle, RepositoryFacts, Subject
 from sandbox_server.forges.adapter import ForgeAdapter
@@ -97,7 +98,10 @@ class _Write:
         self._forge = pending.forge
         self._repository = repository
         self._payload: dict[str, Any] = pending.row.payload
-        self.number = int(self._payload["number"])
+
+    @property
+    def number(self) -> int:
+        return int(self._payload["number"])
 
     @property
     def _body(self) -> str:
@@ -111,9 +115,7 @@ class _Write:
         """Find what an earlier attempt has written."""
         match self._row.kind:
             case "comment" if not self._row.result:
-                found = await self._adapter.find_comment(
-                    self._repository, self.number, marker(self._row.id), on=self._on
-                )
+                found = await self._find_comment()
             case "reply":
                 found = await self._find_reply()
             case _:
@@ -142,10 +144,24 @@ class _Write:
         return {}
 
     async def _comment(self) -> Comment:
-        known = self._row.result.get("comment_id")
+        known, repository = self._row.result.get("comment_id"), self._repository
         if known is not None:
-            return await self._adapter.edit_comment(self._repository, known, self._body)
-        return await self._adapter.comment(self._repository, self.number, self._body, on=self._on)
+            with suppress(ForgeResourceNotFound):  # somebody has deleted it: write another one
+                return await self._adapter.edit_comment(repository, known, self._body)
+        if "number" not in self._payload:
+            return await self._adapter.comment_on_commit(
+                repository, self._payload["sha"], self._body
+            )
+        return await self._adapter.comment(repository, self.number, self._body, on=self._on)
+
+    async def _find_comment(self) -> Comment | None:
+        mark = marker(self._row.id)
+        if "number" in self._payload:
+            return await self._adapter.find_comment(
+                self._repository, self.number, mark, on=self._on
+            )
+        sha = self._payload["sha"]
+        return await self._adapter.find_commit_comment(self._repository, sha, mark)
 
     async def _make_ready(self) -> bool:
         """Make a draft ready unless its head is another one by now; one that is ready stays as it is."""

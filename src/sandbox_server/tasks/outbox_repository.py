@@ -61,6 +61,21 @@ class Outbox:
         )
         await self._request(changed.returning(ForgeWrite.id), owner.forge_id)
 
+    async def get(self, owner: WriteOwner, *, kind: str, key: str) -> ForgeWrite:
+        """Get a write that was requested."""
+        of = (
+            ForgeWrite.task_id.is_(None)
+            if owner.task_id is None
+            else ForgeWrite.task_id == owner.task_id
+        )
+        wanted = select(ForgeWrite).where(
+            ForgeWrite.repository_id == owner.repository_id,
+            ForgeWrite.kind == kind,
+            ForgeWrite.key == key,
+            of,
+        )
+        return (await self._session.scalars(wanted)).one()
+
     async def find_next(self, forge_id: str) -> PendingWrite | None:
         """Find the oldest write that is not done."""
         found = (

@@ -54,6 +54,16 @@ async def test_github__a_missing_repository_is_told_as_such(adapter):
     assert "acme/nothing" in str(told.value)
 
 
+async def test_github__a_comment_on_a_commit_is_found_and_edited(adapter, repository, forge_world):
+    sha = forge_world.head()
+    made = await adapter.comment_on_commit(repository, sha, "a diagnosis <!-- mark -->")
+    assert await adapter.find_commit_comment(repository, sha, "<!-- mark -->") == made
+    assert (await adapter.edit_comment(repository, made.id, "a better one")).id == made.id
+    with forge_world.github.owner as owner:
+        [found] = owner.get(f"/repos/acme/widgets/commits/{sha}/comments").json()
+    assert found["body"] == "a better one"
+
+
 async def test_github__an_issue_is_read_with_its_comments(adapter, repository, forge_world):
     number = forge_world.open_issue("Wrong", "Body", labels=["bug"])
     with forge_world.github.owner as owner:

@@ -192,6 +192,23 @@ async def test_gitlab__issues_and_merge_requests_are_commented_apart(reach, scri
     assert await adapter.list_comments(repository, 4, since=late) == []
 
 
+async def test_gitlab__a_comment_on_a_commit_is_a_discussion_which_can_be_edited(reach, scripted):
+    path = "/projects/5/repository/commits/abc/discussions"
+    adapter, repository = await _gitlab(
+        reach,
+        scripted,
+        **{
+            f"POST {path}": Reply({"id": "d1", "notes": [NOTE]}, status=201),
+            f"GET {path}": [{"id": "d0", "notes": []}, {"id": "d1", "notes": [NOTE]}],
+            f"PUT {path}/d1/notes/9": NOTE | {"body": "new"},
+        },
+    )
+    made = await adapter.comment_on_commit(repository, "abc", "b")
+    assert await adapter.find_commit_comment(repository, "abc", "b") == made
+    assert (await adapter.edit_comment(repository, made.id, "new")).body == "new"
+    assert scripted.sent[-1].json() == {"body": "new"}
+
+
 async def test_gitlab__a_discussion_is_a_review(reach, scripted):
     position = {"new_path": "x.py", "new_line": 3}
     adapter, repository = await _gitlab(

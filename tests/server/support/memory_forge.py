@@ -63,6 +63,10 @@ class MemoryForge:
     answer_lost: bool = False
     """The next write is done, but its answer does not arrive."""
     refusal: ForgeError | None = None
+    write_refusal: ForgeError | None = None
+
+    def refuse_writes(self, error: ForgeError) -> None:
+        self.write_refusal = error
 
     def tick(self, duration: timedelta = timedelta(seconds=1)) -> datetime:
         self.clock += duration
@@ -217,6 +221,23 @@ class MemoryForge:
         self._answer()
         return made
 
+    async def find_pull(self, repository: RepositoryFacts, head_ref: str) -> PullFacts | None:
+        self._ask("find_pull", repository)
+        own = [each for each in self.pulls.values() if each.head_ref == head_ref]
+        return own[-1] if own else None
+
+    async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
+        self._write(f"comment on {sha}", body)
+        made = Comment(id=new_id(), author=BOT, body=body, at=datetime.now(UTC), author_is_bot=True)
+        self.comments.setdefault(-1, []).append(made)
+        self._answer()
+        return made
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        return await self.find_comment(repository, -1, marker)
+
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str
     ) -> Comment:
@@ -262,8 +283,9 @@ class MemoryForge:
             raise self.refusal
 
     def _write(self, kind: str, body: str) -> None:
-        if self.refusal is not None:
-            raise self.refusal
+        refusal = self.refusal or self.write_refusal
+        if refusal is not None:
+            raise refusal
         self.written.append((kind, body))
 
     def _answer(self) -> None:

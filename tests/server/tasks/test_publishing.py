@@ -131,3 +131,20 @@ async def test_publishing__an_outage_of_the_forge_is_waited_for(tasks, forge_wor
     forge_world.git.is_down = False
     await tasks.until(task["id"], "in-review")
     assert len(forge_world.list_pulls()) == 1
+
+
+async def test_publishing__a_report_can_be_a_comment_on_a_persons_pull_request(tasks, forge_world):
+    head = forge_world.push({"feature.py": "1\n"}, branch="feature", message="Add a feature")
+    with forge_world.github.owner as owner:
+        path = f"/repos/{forge_world.repository}"
+        wanted = {"title": "Feature", "head": "feature", "base": "main"}
+        number = owner.post(f"{path}/pulls", json=wanted).json()["number"]
+        await tasks.add_repository()
+        report = "echo more >> feature.py; echo 'A semicolon is missing.'"
+        task = await tasks.create(report, base="feature", pull_request="comment")
+        done = await tasks.until(task["id"], "done")
+        [comment] = owner.get(f"{path}/issues/{number}/comments").json()
+    assert "A semicolon is missing." in comment["body"]
+    assert comment["html_url"] in done["stage_reason"]
+    assert forge_world.head("feature") == head
+    assert forge_world.head(done["branch"]) is None

@@ -12,6 +12,14 @@ class CommitStyle(StrEnum):
     AS_IS = "as-is"
 
 
+class CiFixMode(StrEnum):
+    """What becomes of the fix of a branch that belongs to no task."""
+
+    PULL_REQUEST = "pull-request"
+    COMMENT = "comment"
+    """Only the diagnosis is published, as a comment."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
     """What starts tasks by webhook."""
@@ -24,6 +32,7 @@ class Triggers:
     """Logins that may start tasks besides users with write permission; bots only if listed."""
     ci_fix: bool = False
     """Failed checks of any branch, not only of tasks."""
+    ci_fix_mode: str = CiFixMode.PULL_REQUEST
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,8 @@ class PullRequestWish(StrEnum):
     DRAFT = "draft"
     READY = "ready"
     NONE = "none"
+    COMMENT = "comment"
+    """Nothing is pushed: the agent's report becomes a comment on the base branch's pull request, or on its commit."""
 
 
 class MessageOrigin(StrEnum):

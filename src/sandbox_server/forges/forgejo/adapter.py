@@ -4,7 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
-from sandbox_server.domain.errors import ForgePermissionMissing, ForgeResourceNotFound
+from sandbox_server.domain.errors import (
+    ForgePermissionMissing,
+    ForgeResourceNotFound,
+    NotSupportedByForge,
+)
 from sandbox_server.domain.tasks.forges import (
     CheckFacts,
     Comment,
@@ -32,6 +36,7 @@ from sandbox_server.forges.github.models import (
 )
 
 _GIT_USER = "x-access-token"  # any name is accepted
+_NO_COMMIT_COMMENTS = "Its API has no comments on commits."
 _WRITERS = frozenset({"write", "admin", "owner"})
 _LACKING = (ForgePermissionMissing, ForgeResourceNotFound)
 _UNREADABLE = {
@@ -114,6 +119,16 @@ class ForgejoAdapter(ForgejoPulls):
     ) -> Comment | None:
         comments = await self.list_comments(repository, number, on=on)
         return next((each for each in reversed(comments) if marker in each.body), None)
+
+    async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
+        del repository, sha, body
+        raise NotSupportedByForge(self._api.address.name, _NO_COMMIT_COMMENTS)
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        del repository, sha, marker
+        raise NotSupportedByForge(self._api.address.name, _NO_COMMIT_COMMENTS)
 
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str

@@ -21,7 +21,7 @@ from sandbox_server.forges.connection.answers import Answer
 from sandbox_server.forges.connection.client import Authorized, Call, ForgeAddress, ForgeClient
 from sandbox_server.forges.connection.token_store import MintedToken, TokenStore
 from sandbox_server.forges.github.models import InstallationDocument, MintedDocument
-from sandbox_server.forges.github.permissions import API, PERMISSIONS_OF, READY, is_granted
+from sandbox_server.forges.github.permissions import API, PERMISSIONS_OF, is_granted
 
 ACCEPT = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _CLOCKS_DIFFER = timedelta(minutes=1)
@@ -42,7 +42,9 @@ class GithubCredentials(Protocol):
         """Authenticate a request for a repository whose id is not known yet."""
         ...
 
-    async def authorize_draft_change(self, repository: RepositoryFacts) -> Authorized: ...
+    async def authorize_for(self, repository: RepositoryFacts, purpose: str) -> Authorized:
+        """Authenticate a request that needs more than most do, such as write access to contents."""
+        ...
 
     async def git_token(self, repository: RepositoryFacts, access: GitAccess) -> MintedToken: ...
 
@@ -71,7 +73,7 @@ class StaticToken:
     async def find_installation(self, _full_name: str) -> InstallationDocument | None:
         return None
 
-    async def authorize_draft_change(self, _repository: RepositoryFacts) -> Authorized:
+    async def authorize_for(self, _repository: RepositoryFacts, _purpose: str) -> Authorized:
         return self.authorized
 
     async def git_token(self, _repository: RepositoryFacts, _access: GitAccess) -> MintedToken:
@@ -112,9 +114,9 @@ class AppTokens:
         )
         return Authorized(headers=_bearer(token.value), account=str(installation.id))
 
-    async def authorize_draft_change(self, repository: RepositoryFacts) -> Authorized:
+    async def authorize_for(self, repository: RepositoryFacts, purpose: str) -> Authorized:
         installation = await self.get_installation(repository.full_name)
-        token = await self._mint_for(installation, repository, READY)
+        token = await self._mint_for(installation, repository, purpose)
         return Authorized(headers=_bearer(token.value), account=str(installation.id))
 
     async def renew(self, repository: RepositoryFacts) -> bool:

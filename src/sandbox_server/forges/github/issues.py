@@ -1,9 +1,15 @@
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sandbox_server.domain.tasks.forges import Comment, Issue, RepositoryFacts, Subject
+from sandbox_server.forges.connection.answers import Answer
 from sandbox_server.forges.github.models import CommentDocument, IssueDocument, User
+from sandbox_server.forges.github.permissions import CONTENTS
 from sandbox_server.forges.github.rest import GithubApi
+
+_ON_COMMIT = "commit/"
 
 
 class GithubIssues:
@@ -75,6 +81,9 @@ class GithubIssues:
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str
     ) -> Comment:
+        of_commit = comment_id.removeprefix(_ON_COMMIT)
+        if of_commit != comment_id:
+            return await self._write_on_commit(repository, "PATCH", f"/comments/{of_commit}", body)
         answer = await self._api.write(
             repository,
             "PATCH",
@@ -83,6 +92,35 @@ class GithubIssues:
             about=f"Comment {comment_id}",
         )
         return answer.read(CommentDocument).comment()
+
+    async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
+        return await self._write_on_commit(repository, "POST", f"/commits/{sha}/comments", body)
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        answer = await self._on_commit(repository, "GET", f"/commits/{sha}/comments?per_page=100")
+        found = answer.read(list[CommentDocument])
+        own = [_of_commit(each) for each in found if marker in (each.body or "")]
+        return own[-1] if own else None
+
+    async def _write_on_commit(
+        self, repository: RepositoryFacts, method: str, path: str, body: str
+    ) -> Comment:
+        answer = await self._on_commit(repository, method, path, {"body": body})
+        return _of_commit(answer.read(CommentDocument))
+
+    async def _on_commit(
+        self,
+        repository: RepositoryFacts,
+        method: str,
+        path: str,
+        document: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Send a request about comments on commits, which belong to the contents of a repository."""
+        call = self._api.call(repository, method, path, about="Comments on commits", json=document)
+        authorized = await self._api.credentials.authorize_for(repository, CONTENTS)
+        return await self._api.send(authorized, call)
 
     async def add_labels(
         self,
@@ -99,3 +137,9 @@ class GithubIssues:
             {"labels": list(labels)},
             about=f"Labels of {number}",
         )
+
+
+def _of_commit(document: CommentDocument) -> Comment:
+    """Name a comment on a commit apart from those on issues, which have ids of their own."""
+    comment = document.comment()
+    return replace(comment, id=f"{_ON_COMMIT}{comment.id}")

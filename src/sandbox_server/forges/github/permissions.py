@@ -8,6 +8,7 @@ from sandbox_server.domain.tasks.forges import GitAccess, MissingPermission
 API = "api"
 """The purpose of tokens for the REST API."""
 READY = "ready"
+CONTENTS = "contents"
 """The purpose of tokens that change drafts, for which GitHub wants write access to the contents."""
 
 _RANKS = {"read": 1, "write": 2, "admin": 3}
@@ -68,6 +69,7 @@ PERMISSIONS_OF: Mapping[str, tuple[NeededPermission, ...]] = {
     ),
     API: (METADATA, PULLS, ISSUES, CHECKS, ACTIONS, STATUSES),
     READY: (METADATA, PULLS, PUSH),
+    CONTENTS: (METADATA, PUSH),
 }
 """The least permissions for each purpose of a minted token."""
 

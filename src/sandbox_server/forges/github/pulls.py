@@ -23,6 +23,7 @@ from sandbox_server.forges.github.models import (
     ReviewCommentDocument,
     ReviewDocument,
 )
+from sandbox_server.forges.github.permissions import READY
 from sandbox_server.forges.github.rest import GithubApi
 
 _EXISTS = "already exists"
@@ -171,7 +172,7 @@ class GithubPulls:
             resource="graphql",
             json={"query": query, "variables": {"id": pull.node_id}},
         )
-        authorized = await self._api.credentials.authorize_draft_change(repository)
+        authorized = await self._api.credentials.authorize_for(repository, READY)
         answer = await self._api.send(authorized, call)
         if answer.read(_GraphqlAnswer).errors:
             raise ForgeRefused(answer.forge, f"{about}: {_said(answer.read(_GraphqlAnswer))}")

@@ -56,8 +56,20 @@ class GithubApi:
         *,
         about: str,
     ) -> Answer:
-        call = Call(method=method, path=_of(repository, path), about=about, json=document)
+        call = self.call(repository, method, path, about=about, json=document)
         return await self.ask(repository, call)
+
+    def call(
+        self,
+        repository: RepositoryFacts,
+        method: str,
+        path: str,
+        *,
+        about: str,
+        json: Mapping[str, Any] | None = None,
+    ) -> Call:
+        """Describe a request about a repository."""
+        return Call(method=method, path=_of(repository, path), about=about, json=json)
 
     async def list_all(
         self,

@@ -198,4 +198,8 @@ class TokenDocument(ForgeModel):
 
 
 class DiscussionDocument(ForgeModel):
+    id: str = ""
     notes: Sequence[NoteDocument] = ()
+
+    def comments(self, *, of: str) -> list[Comment]:
+        return [note.comment(of=f"{of}/{self.id}") for note in self.notes]

@@ -3,7 +3,12 @@ from datetime import datetime
 
 from sandbox_server.domain.tasks.forges import Comment, Issue, RepositoryFacts, Subject
 from sandbox_server.forges.connection.token_api import TokenApi
-from sandbox_server.forges.gitlab.models import IssueDocument, NoteDocument, User
+from sandbox_server.forges.gitlab.models import (
+    DiscussionDocument,
+    IssueDocument,
+    NoteDocument,
+    User,
+)
 
 _PATHS = {Subject.ISSUE: "issues", Subject.PULL: "merge_requests"}
 
@@ -73,6 +78,26 @@ class GitlabNotes:
             about=f"Comment on {number}",
         )
         return answer.read(NoteDocument).comment(of=of)
+
+    async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
+        """Begin a discussion: comments outside of one cannot be edited."""
+        of = f"repository/commits/{sha}/discussions"
+        answer = await self._api.write(
+            "POST",
+            f"/projects/{repository.external_id}/{of}",
+            {"body": body},
+            about="Comment on a commit",
+        )
+        return answer.read(DiscussionDocument).comments(of=of)[0]
+
+    async def find_commit_comment(
+        self, repository: RepositoryFacts, sha: str, marker: str
+    ) -> Comment | None:
+        of = f"repository/commits/{sha}/discussions"
+        path, about = f"/projects/{repository.external_id}/{of}", f"Comments of {sha[:12]}"
+        found = await self._api.list_all(path, DiscussionDocument, about=about)
+        own = [each for one in found for each in one.comments(of=of) if marker in each.body]
+        return own[-1] if own else None
 
     async def edit_comment(
         self, repository: RepositoryFacts, comment_id: str, body: str

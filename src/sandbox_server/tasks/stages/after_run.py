@@ -3,7 +3,7 @@ from datetime import timedelta
 from sandbox_server.db.models import Task, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import SaveTooLarge
-from sandbox_server.domain.tasks.stages import MessageOrigin, RunOutcome, Stage
+from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, RunOutcome, Stage
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.saves import TaskSaves
@@ -62,6 +62,10 @@ class AfterRun:
     async def go_on(self, work: TaskWork, last: TaskRun) -> timedelta:
         """Leave the stage after a run that nothing is left to be told to."""
         task = work.task
+        if task.pull_request == PullRequestWish.COMMENT:
+            move = TaskMove(stage=Stage.PUBLISHING, reason="The agent has reported.")
+            await self._transitions.commit(task, move)
+            return AGAIN
         if task.head_sha in (None, task.base_sha):
             raise Blocked(
                 WaitKind.NOTHING_CHANGED,

@@ -5,7 +5,7 @@ from typing import Any
 from sandbox_server.db.models import Task, TaskMessage
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.tasks.forges import Comment, Issue, PullLifecycle, RepositoryFacts
-from sandbox_server.domain.tasks.stages import Stage, TaskSource
+from sandbox_server.domain.tasks.stages import PullRequestWish, Stage, TaskSource
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.forges.service import Forges
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
@@ -15,6 +15,7 @@ from sandbox_server.tasks.transitions import TaskMove, apply_move, lock_seen
 
 _LOOK_AGAIN = timedelta(seconds=30)
 _DAY = timedelta(days=1)
+_PUSHED = frozenset({PullRequestWish.DRAFT, PullRequestWish.READY})
 
 
 class Preflight:
@@ -32,7 +33,7 @@ class Preflight:
     async def _inspect(self, work: TaskWork) -> Issue | None:
         adapter = await self._forges.adapter(work.repository.forge_id)
         facts = await adapter.find_repository(work.repository.full_name)
-        if facts.may_push is False:
+        if facts.may_push is False and work.task.pull_request in _PUSHED:
             raise Blocked(
                 WaitKind.FORGE,
                 f"The credential of the forge may not push to {facts.full_name}. "

@@ -75,6 +75,8 @@ class Publishing:
 
     async def work(self, work: TaskWork) -> timedelta | None:
         """Push the head unless that is done, then see to the pull request."""
+        if work.task.pull_request == PullRequestWish.COMMENT:
+            return await self._pull_requests.report(work)
         if work.task.head_sha == work.task.published_sha:
             return await self._after_push(work)
         async with self._repositories.open(

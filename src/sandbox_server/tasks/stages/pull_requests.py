@@ -24,6 +24,7 @@ from sandbox_server.jobs.kinds import PULL_REQUEST
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.tasks.pulls import PullRequestRepository
 from sandbox_server.tasks.repository import TaskRepository
+from sandbox_server.tasks.stages.report_comments import ReportComments
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
 from sandbox_server.tasks.transitions import TaskMove, TaskTransitions, apply_move, lock_seen
 from sandbox_server.tasks.wording import conventional
@@ -45,6 +46,11 @@ class PullRequests:
         self._sessions = sessions
         self._forges = forges
         self._transitions = transitions
+        self._report_comments = ReportComments(sessions, forges, transitions)
+
+    async def report(self, work: TaskWork) -> timedelta:
+        """Write the report as a comment, where the task opens no pull request of its own."""
+        return await self._report_comments.publish(work)
 
     async def ensure(self, work: TaskWork) -> timedelta:
         """Find the pull request of the branch, open it, or update what the server wrote in it."""

@@ -1,5 +1,6 @@
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.domain.tasks.stages import TaskSource
+from sandbox_server.domain.tasks.repositories import CiFixMode
+from sandbox_server.domain.tasks.stages import PullRequestWish, TaskSource
 from sandbox_server.tasks.creation import TaskRequest
 from sandbox_server.tasks.following.failure_logs import describe_failure
 from sandbox_server.tasks.following.repository import FollowedPullRepository
@@ -21,7 +22,8 @@ class CiFixes:
         sha = trigger.delivery.subject
         if sha is None or not trigger.settings.triggers.ci_fix:
             return Result("Ignored: the repository does not enable ci_fix.")
-        if refusal := await self._starter.find_refusal(trigger, of_person=False):
+        pushes = not _is_comment(trigger)
+        if refusal := await self._starter.find_refusal(trigger, of_person=False, pushes=pushes):
             return Result(refusal)
         async with without_transaction(self._sessions) as session:
             if await TriggerRepository(session).is_branch_of_task(trigger.repository.id, branch):
@@ -52,12 +54,26 @@ class CiFixes:
             source_url=verdict.failed[0].url,
             requester=trigger.actor,
             title=f"fix: make {names} pass on {branch}"[:200],
-            instructions=(
-                f"Checks of the branch {branch} fail at commit {sha}. Find the cause in the logs and fix it. "
-                "If the failure is not caused by the code of the repository, change nothing and say why."
-            ),
+            instructions=f"Checks of the branch {branch} fail at commit {sha}. {_wanted(trigger)}",
+            pull_request=PullRequestWish.COMMENT if _is_comment(trigger) else None,
             base=branch,
             metadata={"sha": sha},
             data={"trigger": f"ci/{branch}/{verdict.key}", "checks": names},
         )
         return await self._starter.start(trigger, request, then=(verdict.key, report))
+
+
+def _is_comment(trigger: Trigger) -> bool:
+    return trigger.settings.triggers.ci_fix_mode == CiFixMode.COMMENT
+
+
+def _wanted(trigger: Trigger) -> str:
+    if _is_comment(trigger):
+        return (
+            "Find the cause in the logs and in the code. Change nothing and commit nothing: your report is published as a "
+            "comment. Say what fails, why, and which change would fix it."
+        )
+    return (
+        "Find the cause in the logs and fix it. If the failure is not caused by the code of the repository, change nothing "
+        "and say why."
+    )

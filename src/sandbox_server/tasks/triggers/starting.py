@@ -55,11 +55,13 @@ class TaskStarter:
             return await self.start(trigger, request)
         return await self._tell(trigger, task, comment, request)
 
-    async def find_refusal(self, trigger: Trigger, *, of_person: bool = True) -> str | None:
+    async def find_refusal(
+        self, trigger: Trigger, *, of_person: bool = True, pushes: bool = True
+    ) -> str | None:
         """Return why the delivery may not start anything, if so."""
         if trigger.repository.triggers_paused_reason is not None:
             return f"Ignored: triggers are paused. {trigger.repository.triggers_paused_reason}"
-        if trigger.repository.may_push is False:
+        if pushes and trigger.repository.may_push is False:
             return "Ignored: the forge's credential may not push to the repository."
         if of_person and (refusal := await _find_refusal_of_actor(trigger)):
             return refusal
