@@ -104,11 +104,13 @@ class Infrastructure:
 
     async def detach(self) -> None:
         """Stop the engine; sandboxes keep running."""
+        await self.snapshot_bases.close()
         await self.network.close()
         await self.keeper.close()
 
     async def destroy(self) -> None:
         """Stop and remove everything."""
+        await self.snapshot_bases.close()
         await self.network.destroy()
         await self.keeper.close()
         cgroups.remove(self.settings.cgroup)

@@ -33,6 +33,17 @@ async def test_snapshot__sandbox_from_a_snapshot_is_independent(sandbox, options
     assert await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **options)
 
 
+async def test_snapshot__stays_mounted_for_the_next_sandbox_until_it_is_deleted(engine, sandbox):
+    snapshot = await sandbox.create_snapshot()
+    place = engine.state_dir / "snapshots" / snapshot.snapshot_id.partition(":")[0]
+    for _ in range(2):
+        created = await AsyncSandbox.create(snapshot.snapshot_id, timeout=60, **engine.options)
+        await created.kill()
+        assert (place / "disk").is_mount()
+    await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **engine.options)
+    assert not place.exists()
+
+
 async def test_snapshot__busy_disk_gives_a_consistent_file_system(engine, sandbox):
     writing = await sandbox.commands.run(
         "while true; do mkdir -p d; echo $((i++)) > d/$i; [ $((i % 50)) = 0 ] && rm -r d; done",
