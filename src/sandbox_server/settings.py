@@ -237,6 +237,11 @@ class Settings(BaseSettings):
     save_days: int = Field(
         30, ge=0, description="Days to keep the saved work of tasks that have ended."
     )
+    save_every_s: int = Field(
+        300,
+        ge=1,
+        description="Seconds between two saves of a task's work while a run writes.",
+    )
     event_days: int = Field(30, ge=1, description="Days to keep events.")
     stop_timeout_s: int = Field(
         25,

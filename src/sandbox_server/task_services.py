@@ -1,6 +1,7 @@
 """The part of the composition root that builds what works on tasks."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.session import Sessions
@@ -61,6 +62,7 @@ class TaskParts:
     repositories: Repositories
     git: GitServices
     saves: TaskSaves
+    save_every: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,9 @@ def build_task_services(parts: TaskParts) -> TaskServices:
             task_repositories=task_repositories,
         ),
         reconciler=TaskReconciler(sessions, forges=forges, runs=runs, steps=steps, ending=ending),
-        interval_saves=IntervalSaves(sessions, parts.controller, parts.saves),
+        interval_saves=IntervalSaves(
+            sessions, parts.controller, parts.saves, every=parts.save_every
+        ),
         follower=PullRequestFollower(sessions, forges, tasks),
         outbox=OutboxWorker(sessions, forges),
         redelivery=Redelivery(sessions, forges),
@@ -172,6 +176,7 @@ def _steps(
             runs=runs,
             transitions=transitions,
         ),
+        save_every=parts.save_every,
     )
     return {
         Stage.QUEUED: Preflight(sessions, parts.forges),

@@ -206,6 +206,7 @@ def _assemble(
             repositories=repositories,
             git=git,
             saves=saves,
+            save_every=timedelta(seconds=settings.save_every_s),
         )
     )
     scheduler.add_handlers(task_services.handlers)

@@ -16,11 +16,9 @@ from sandbox_server.tasks.saves import TaskSaves
 
 log = logging.getLogger(__name__)
 
-SAVE_EVERY = timedelta(minutes=5)
-
 
 class IntervalSaves:
-    """Saves the work every five minutes while a run writes."""
+    """Saves the work again and again while a run writes."""
 
     def __init__(
         self,
@@ -28,7 +26,7 @@ class IntervalSaves:
         controller: SandboxController,
         saves: TaskSaves,
         *,
-        every: timedelta = SAVE_EVERY,
+        every: timedelta,
     ) -> None:
         self._sessions = sessions
         self._controller = controller

@@ -13,10 +13,14 @@ from sandbox_tools.agent_server.session_store import SessionRecords
 from sandbox_tools.agent_server.transcript import Transcript
 from sandbox_tools.coding_agents.agent import Outcome, RunContext, SessionRecord
 from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
+from sandbox_tools.toolkit.process_tree import terminate_processes_with
 from sandbox_tools.toolkit.truncation import truncate_middle
 
 SECONDS_TO_STOP = 10.0
 _MAX_OUTPUT = 60_000
+SESSION_VARIABLE = "SANDBOX_AGENT_SESSION"
+"""Inherited by all processes of a session, which are found by it."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -122,6 +126,8 @@ class Session:
             if task is not None:
                 task.cancel()
         self._limit = self._stopping = None
+        if self._stop is not None:
+            await self._end_processes()
         return _outcome_of(self._run_request)
 
     async def _stop_agent(self) -> None:
@@ -133,6 +139,12 @@ class Session:
             await sleep_awake(self._seconds_to_stop)
         if self._run_request is not None:
             self._run_request.cancel()
+
+    async def _end_processes(self) -> None:
+        """End the agent and everything it has started; the next prompt starts it anew."""
+        await self._agent.close()
+        if not await terminate_processes_with(SESSION_VARIABLE, self.record.id):
+            _log.warning("processes_left session=%s", self.record.id)
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
         state, exit_code, why = "succeeded", 0, None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_tools import coding_agents
-from sandbox_tools.agent_server.session import SECONDS_TO_STOP, Session
+from sandbox_tools.agent_server.session import SECONDS_TO_STOP, SESSION_VARIABLE, Session
 from sandbox_tools.agent_server.session_store import SessionRecords
 from sandbox_tools.coding_agents.agent import RunContext, SessionRecord
 from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
@@ -158,7 +158,7 @@ class Sessions:
         settings = self._settings.read()
         return RunContext(
             record=record,
-            environment=_environment(settings.envs, prompt.envs),
+            environment=_environment(settings.envs, prompt.envs) | {SESSION_VARIABLE: record.id},
             state=self._state,
             tool_server=self._tool_server,
             tool_token=settings.token,

@@ -23,7 +23,8 @@ _NOT_PASSED_ON = frozenset(
     " TMUX_PANE USER".split()
 )
 _EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": 130, "timed_out": 124}
-_SECONDS_TO_STOP = 30.0
+# Longer than the agent server takes to end an agent that ignores all but SIGKILL.
+_SECONDS_TO_STOP = 45.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +55,7 @@ class Run:
         """Run to the result, which is always written; return the exit code."""
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop, this)
+            loop.add_signal_handler(number, self._stop, this, number)
         try:
             result = await self._run_request(
                 _read_request(environment) | {"on_disconnect": "interrupt"}
@@ -82,12 +83,14 @@ class Run:
                 )
         raise AgentServerUnavailable("The agent server ended before the agent finished.")
 
-    def _stop(self, this: "asyncio.Task[int] | None") -> None:
-        """Interrupt the agent; a second signal ends at once."""
+    def _stop(self, this: "asyncio.Task[int] | None", number: signal.Signals) -> None:
+        """Interrupt the agent and wait for its end; a second SIGINT, as of a person, does not wait."""
         if this is None:
             return
         if self._is_interrupted:
-            this.cancel()
+            if number is signal.SIGINT:
+                this.cancel()
+            return
         self._is_interrupted = True
         asyncio.get_running_loop().call_later(_SECONDS_TO_STOP, this.cancel)
         if self._link is not None:

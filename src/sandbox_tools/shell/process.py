@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 
 from sandbox_tools.shell.command_output import CommandOutput
-from sandbox_tools.shell.process_tree import terminate_process_tree
 from sandbox_tools.shell.shell_monitor import wait_for_exit
+from sandbox_tools.toolkit.process_tree import terminate_process_tree
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_PIPE_BYTES = 1024 * 1024  # maximum size of a pipe without privileges

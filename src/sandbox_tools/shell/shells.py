@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.shell.process_tree import find_process_tree, terminate_process_tree
 from sandbox_tools.shell.shell import Shell
 from sandbox_tools.shell.shell_directory import ShellDirectory
 from sandbox_tools.shell.shell_monitor import ShellMonitor
 from sandbox_tools.shell.tmux import Pane, Tmux, TmuxTargetNotFound, recording
+from sandbox_tools.toolkit.process_tree import find_process_tree, terminate_process_tree
 
 MAX_SHELLS = 16
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.shell.environment import inherited_environment
-from sandbox_tools.shell.process_tree import is_alive
+from sandbox_tools.toolkit.process_tree import is_alive
 
 _CONFIGURATION = Path(__file__).with_name("tmux.conf")
 _FIELDS = (

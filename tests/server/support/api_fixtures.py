@@ -131,6 +131,7 @@ def task_parts(sessions, settings, use_cases, backends, vault, commands, service
             service_config=service_config,
         ),
         saves=build_saves(sessions, vault),
+        save_every=timedelta(minutes=5),
     )
 
 

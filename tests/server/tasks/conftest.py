@@ -5,12 +5,17 @@ from tests.server.tasks.support.task_client import TaskClient
 
 
 @pytest.fixture
-async def serving(database_url, engine, tmp_path, forge_world):
+def server_settings():
+    """Change settings of the server."""
+    return {}
+
+
+@pytest.fixture
+async def serving(database_url, engine, tmp_path, forge_world, server_settings):
     """Run a whole server in this process, which may reach the forge."""
     (tmp_path / "state").mkdir()
-    async with serving_outside(
-        database_url, engine, state_dir=tmp_path / "state", forge_hosts=forge_world.hosts
-    ) as outside:
+    own = {"state_dir": tmp_path / "state", "forge_hosts": forge_world.hosts}
+    async with serving_outside(database_url, engine, **own, **server_settings) as outside:
         yield outside
 
 

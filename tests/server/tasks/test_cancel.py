@@ -2,8 +2,11 @@ import asyncio
 
 import pytest
 
+from tests.server.tasks.support.task_client import WAIT
+
 pytestmark = pytest.mark.needs_engine
 
+README = "/home/user/widgets/README.md"
 STAGES = (
     "queued",
     "preparing",
@@ -67,11 +70,65 @@ async def test_cancel__the_work_is_kept_and_a_retry_goes_on_with_it(tasks):
     assert sorted(file["path"] for file in found["files"]) == ["half", "rest"]
 
 
+@pytest.mark.slow  # waits until signals are given up, as the test of an interrupt does
 async def test_cancel__an_agent_that_ignores_the_signal_is_killed(tasks):
     await tasks.add_repository()
     task = await tasks.create("trap '' TERM; echo two >> README.md; while true; do sleep 1; done")
-    await tasks.until_run(task["id"])
-    await asyncio.sleep(1)
+    await _until_changed(tasks, task, "two")
     await tasks.post(f"/v1/tasks/{task['id']}/cancel")
     await tasks.until(task["id"], "cancelled")
     assert "+two" in (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"]
+
+
+async def test_cancel__saves_what_the_agents_children_write_at_the_end(tasks):
+    """The agent ends at once, and its child a moment later."""
+    await tasks.add_repository()
+    child = "trap 'sleep 1; echo last >> README.md; exit' TERM; echo two >> README.md; while :; do sleep 0.1; done"
+    task = await tasks.create(f'sh -c "{child}" & wait')
+    await _until_changed(tasks, task, "two")
+    await tasks.post(f"/v1/tasks/{task['id']}/cancel")
+    await tasks.until(task["id"], "cancelled")
+    assert "+last" in (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"]
+
+
+async def test_cancel__a_task_whose_work_cannot_be_saved_ends_and_keeps_its_sandbox(tasks):
+    await tasks.add_repository()
+    task = await tasks.create("cd ..; echo 1 >ready; rm -rf widgets; sleep 300")
+    await tasks.until_run(task["id"])
+    sandbox_id = (await tasks.task(task["id"]))["sandbox_id"]
+    await tasks.until_file(sandbox_id, "/home/user/ready")
+    await tasks.post(f"/v1/tasks/{task['id']}/cancel")
+    ended = await tasks.until(task["id"], "cancelled")
+    assert "The sandbox was kept" in ended["stage_reason"]
+    assert await tasks.sandbox_state(sandbox_id) == "running"
+    [run] = await tasks.items(task["id"], "runs")
+    assert run["outcome"] == "interrupted"
+    await tasks.api.delete(f"/v1/sandboxes/{sandbox_id}")
+
+
+async def test_interrupt__ends_all_processes_of_a_run_before_the_next_one_begins(tasks):
+    """The agent ignores all signals, and so does what it has detached."""
+    await tasks.add_repository()
+    beats = "trap '' INT TERM HUP; while :; do date +%N >>../beats; sleep 0.05; done"
+    command = f"""
+    if [ "$TASK_RUN" = 1 ]; then
+        trap '' INT TERM; setsid --fork sh -c "{beats}"; echo two >>README.md; while :; do sleep 1; done
+    fi
+    cp ../beats ../before; sleep 0.5; cmp ../beats ../before && echo quiet >>README.md"""
+    task = await tasks.create(command)
+    await _until_changed(tasks, task, "two")
+    body = {"text": "Stop.", "interrupt": True}
+    await tasks.post(f"/v1/tasks/{task['id']}/messages", json=body)
+    await tasks.until(task["id"], "in-review")
+    assert "+quiet" in (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"]
+    outcomes = [run["outcome"] for run in await tasks.items(task["id"], "runs")]
+    assert outcomes == ["interrupted", "succeeded"]
+
+
+async def _until_changed(tasks, task, line):
+    """Wait until the README has a line."""
+    await tasks.until_run(task["id"])
+    sandbox_id = (await tasks.task(task["id"]))["sandbox_id"]
+    async with asyncio.timeout(WAIT):
+        while line not in (await tasks.read_file(sandbox_id, README) or ""):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)

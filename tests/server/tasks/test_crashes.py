@@ -1,9 +1,12 @@
 import asyncio
 
 import pytest
+from sqlalchemy import func, update
 
+from sandbox_server.db.models import Command
 from tests.server.support.full_server import serving_outside
 from tests.server.tasks.support.crashes import crashing
+from tests.server.tasks.support.task_client import TaskClient
 
 pytestmark = pytest.mark.needs_engine
 
@@ -53,3 +56,34 @@ async def test_crash__two_servers_on_one_database_make_one_pull_request_per_task
         done = [await tasks.until(task["id"], "in-review", timeout=200) for task in made]
     pulls = forge_world.list_pulls(per_page="100")
     assert sorted(pull["head"]["ref"] for pull in pulls) == sorted(t["branch"] for t in done)
+
+
+async def test_crash__checks_whose_end_was_not_recorded_run_again(
+    database_url, sessions, engine, forge_world, tmp_path
+):
+    """They would fail, and they pass when they run again."""
+    own = {"state_dir": tmp_path / "state", "forge_hosts": forge_world.hosts}
+    own["state_dir"].mkdir()
+    checks = """
+    [ ! -e .git/again ] || exit 0
+    echo 1 >.git/again; sleep 300; exit 1"""
+    async with serving_outside(database_url, engine, **own) as outside, outside.api() as api:
+        tasks = TaskClient(api, outside.components)
+        await tasks.put_forge(**forge_world.app)
+        await tasks.add_repository(checks=checks)
+        task = await tasks.create("echo two >> README.md")
+        await tasks.until_run(task["id"], count=2)
+        sandbox_id = (await tasks.task(task["id"]))["sandbox_id"]
+        await tasks.until_file(sandbox_id, "/home/user/widgets/.git/again")
+    async with sessions.begin() as session:  # as a server that finds no such process
+        running = update(Command).where(Command.ended_at.is_(None))
+        await session.execute(running.values(state="lost", ended_at=func.clock_timestamp()))
+    async with serving_outside(database_url, engine, **own) as outside, outside.api() as api:
+        tasks = TaskClient(api, outside.components)
+        await tasks.until(task["id"], "in-review")
+        runs = await tasks.items(task["id"], "runs")
+    assert [(run["kind"], run["outcome"]) for run in runs] == [
+        ("agent", "succeeded"),
+        ("checks", "lost"),
+        ("checks", "succeeded"),
+    ]

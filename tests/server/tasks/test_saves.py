@@ -3,7 +3,9 @@ import asyncio
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.models import TaskSave, TaskSavePart
+from sandbox_server.db.models import Job, TaskSave, TaskSavePart
+from sandbox_server.jobs.kinds import TASK_SAVE
+from tests.server.tasks.support.task_client import WAIT
 
 pytestmark = pytest.mark.needs_engine
 
@@ -111,3 +113,37 @@ async def test_save__two_requests_at_once_make_one_save_of_one_state(tasks):
     path = f"/v1/tasks/{task['id']}/saves"
     made = await asyncio.gather(*(tasks.post(path) for _ in range(4)))
     assert {save["number"] for save in made} == {1}
+
+
+@pytest.mark.parametrize("server_settings", [{"save_every_s": 1}])
+async def test_save__at_intervals_while_a_run_writes_and_none_of_unchanged_work(tasks, serving):
+    await tasks.add_repository()
+    held = "until [ -e .git/go ]; do sleep 0.1; done"
+    task = await tasks.create(f"echo one > a; {held}; echo two > a; sleep 300")
+    [first] = await _until_saved(tasks, task, 1)
+    assert first["cause"] == "interval"
+    await _until_looked(serving, task, times=2)
+    assert await tasks.items(task["id"], "saves") == [first]
+    sandbox_id = (await tasks.task(task["id"]))["sandbox_id"]
+    path = f"/v1/sandboxes/{sandbox_id}/files/content"
+    await tasks.api.put(path, params={"path": "/home/user/widgets/.git/go"}, content=b"")
+    await _until_saved(tasks, task, 2)
+    assert "+two" in (await tasks.get(f"/v1/tasks/{task['id']}/diff", to="save:2"))["diff"]
+
+
+async def _until_saved(tasks, task, count):
+    async with asyncio.timeout(WAIT):
+        while len(saves := await tasks.items(task["id"], "saves")) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    return saves
+
+
+async def _until_looked(serving, task, *, times):
+    """Wait until the job has looked at the work so often."""
+    due = select(Job.run_at).where(Job.kind == TASK_SAVE, Job.subject == task["id"])
+    seen: set[object] = set()
+    async with asyncio.timeout(WAIT):
+        while len(seen) <= times + 1:
+            async with serving.components.sessions() as session:
+                seen.add(await session.scalar(due))
+            await asyncio.sleep(0.1)

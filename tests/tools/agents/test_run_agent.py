@@ -2,7 +2,8 @@ import asyncio
 import json
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 from tests.tools.agent_server_process import TIMEOUT_SECONDS
 
@@ -62,6 +63,25 @@ async def test_run_agent__a_signal_interrupts_the_agent(agent_server):
         lines = await lines_of(process)
     assert process.returncode == 130
     assert lines[-1]["state"] == "interrupted"
+
+
+async def test_run_agent__ends_after_the_agent_however_often_it_is_told_to(agent_server):
+    busy = "trap '' INT TERM; echo $$ >busy; until [ -e free ]; do sleep 0.1; done"
+    async with run_agent(agent_server, prompt=f"model, run: {busy}") as process:
+        busy_file = agent_server.workspace / "busy"
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not busy_file.exists() or not busy_file.read_text():
+                await process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        lines = asyncio.create_task(lines_of(process))
+        while not lines.done():
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            await asyncio.wait({lines}, timeout=0.3)
+    result = (await lines)[-1]
+    assert result["state"] == "interrupted"
+    assert "did not stop in time" not in result["output"]
+    assert not Path(f"/proc/{busy_file.read_text().strip()}").exists()
 
 
 async def test_run_agent__killing_the_command_stops_the_agent(agent_server):

@@ -97,6 +97,21 @@ async def test_headless__kills_a_program_that_ignores_interrupts_and_its_childre
     assert not runs(pid)
 
 
+async def test_headless__an_interrupt_ends_detached_processes_that_ignore_signals(client):
+    stubborn = "trap '' INT TERM HUP; echo $$ >detached; while :; do sleep 1; done"
+    program = (
+        "import subprocess\n"
+        f"subprocess.Popen(['setsid', '--fork', 'sh', '-c', {stubborn!r}])\n"
+        "while not os.path.exists('detached'): time.sleep(0.01)\n"
+        "say(open('detached').read()); time.sleep(600)"
+    )
+    await client.ask(type="prompt", prompt="go", **doing(program))
+    told = (await client.until("message"))[-1]
+    await client.ask(type="interrupt", session_id=told["session_id"])
+    assert (await client.until("result"))[-1]["state"] == "interrupted"
+    assert not runs(told["message"]["part"]["text"].strip())
+
+
 async def test_sessions__the_number_of_running_agents_is_limited(client):
     await client.ask(type="prompt", prompt="go", **doing("time.sleep(600)"))
     session = (await client.until("started"))[-1]["session_id"]

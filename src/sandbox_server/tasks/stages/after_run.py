@@ -9,7 +9,7 @@ from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.stages.checkout import SettledBranch, TaskCheckout
 from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE
-from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns
+from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns, end_processes
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.task_file import SUMMARY_FILE
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
@@ -19,6 +19,8 @@ from sandbox_server.tasks.wording import conventional
 _LONGEST_WORDS = 4000
 _LONGEST_TITLE = 200
 _FROM_PEOPLE = frozenset({MessageOrigin.API, MessageOrigin.COMMENT, MessageOrigin.REVIEW})
+_CUT_SHORT = frozenset({RunOutcome.INTERRUPTED, RunOutcome.TIMED_OUT, RunOutcome.LOST})
+"""Outcomes of runs that may have left processes, which would write beside the next run."""
 
 
 class AfterRun:
@@ -49,6 +51,8 @@ class AfterRun:
     async def conclude(self, work: TaskWork, run: TaskRun, result: RunResult) -> EndedRun:
         """Save first, then commit what the agent has left, and read its report; repeatable."""
         used = await self._sandboxes.use(work)
+        if result.outcome in _CUT_SHORT:
+            await end_processes(used, run)
         try:
             settled, head = await self._keep(work, used, run, result)
         except SaveTooLarge as error:

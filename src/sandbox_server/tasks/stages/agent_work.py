@@ -6,7 +6,6 @@ from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.tasks.stages import RunKind, RunOutcome
 from sandbox_server.jobs.kinds import TASK_SAVE
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.tasks.automatic_saves import SAVE_EVERY
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.stages.after_run import AfterRun
 from sandbox_server.tasks.stages.agent_requests import (
@@ -34,6 +33,7 @@ class AgentWork:
         runs: TaskRuns,
         requests: AgentRequests,
         after_run: AfterRun,
+        save_every: timedelta,
     ) -> None:
         self._sessions = sessions
         self._sandboxes = sandboxes
@@ -41,6 +41,7 @@ class AgentWork:
         self._runs = runs
         self._requests = requests
         self._after_run = after_run
+        self._save_every = save_every
 
     async def work(self, work: TaskWork) -> timedelta | None:
         """Begin, start, follow or end a run."""
@@ -83,13 +84,16 @@ class AgentWork:
         request = await self._requests.build(work, run, told)
         await self._runs.start(work.caller, work.task, run, request)
         async with self._sessions.begin() as session:
-            await JobRepository(session).due(TASK_SAVE, work.task.id, work.now + SAVE_EVERY)
+            await JobRepository(session).due(TASK_SAVE, work.task.id, work.now + self._save_every)
         return poll_after(work, run)
 
     async def _follow(self, work: TaskWork, run: TaskRun) -> timedelta:
         await self._sandboxes.keep_awake(work)
-        if any(message.data.get("interrupt") for message in await self._list_untold(work.task.id)):
-            await self._runs.interrupt(work.caller, run)
+        untold = await self._list_untold(work.task.id)
+        since = [message.created_at for message in untold if message.data.get("interrupt")]
+        if since:
+            used = await self._sandboxes.use(work)
+            await self._runs.interrupt(work.caller, used, run, waited=work.now - min(since))
         return poll_after(work, run)
 
     async def _list_untold(self, task_id: str) -> Sequence[TaskMessage]:

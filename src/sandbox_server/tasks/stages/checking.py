@@ -67,10 +67,11 @@ class Checking:
             return AGAIN
         require_time(work)
         used = await self._sandboxes.use(work)
+        last = await self._runs.find_last(task.id, RunKind.CHECKS)
         new = NewRun(
             kind=RunKind.CHECKS,
             cause=_CAUSE,
-            cause_ref=f"{task.head_sha}/{task.generation}",
+            cause_ref=f"{task.head_sha}/{0 if last is None else last.number}",
             sandbox_id=used.row.id,
             head_before=task.head_sha,
         )

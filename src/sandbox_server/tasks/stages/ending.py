@@ -1,4 +1,6 @@
 import logging
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 from sandbox_server.db.models import Task, TaskRun
@@ -12,7 +14,7 @@ from sandbox_server.git.bare import BareRepository, TaskRepositories
 from sandbox_server.git.process import run_git
 from sandbox_server.tasks.pulls import PullRequestRepository
 from sandbox_server.tasks.saves import TaskSaves
-from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns
+from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns, end_processes
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.work import AGAIN, SandboxLost, TaskWork
 from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
@@ -20,7 +22,6 @@ from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
 log = logging.getLogger(__name__)
 
 _SOON = timedelta(seconds=1)
-_INTERRUPT_FOR = timedelta(seconds=30)
 _KEPT = "The sandbox was kept, because its work could not be saved"
 
 
@@ -69,25 +70,27 @@ class Ending:
 
     async def _end_run(self, work: TaskWork, run: TaskRun) -> timedelta:
         if run.command_id is None:
-            return await self._close(work, run, "The run was cancelled before it began.")
+            return await self._close(work, run, _result("The run was cancelled before it began."))
         result = await self._runs.read_result(await self._runs.read_command(run))
         if result is not None:
-            await self._save(work)
-            return await self._close(work, run, result.summary)
+            # A failed save is repeated, and reported, once the run has ended.
+            with suppress(SaveTooLarge, SaveFailed):
+                await self._save(work, run)
+            return await self._close(work, run, result)
         try:
-            await self._sandboxes.use(work)
-            await self._runs.interrupt(work.caller, run, kill=work.ending_for > _INTERRUPT_FOR)
+            used = await self._sandboxes.use(work)
+            await self._runs.interrupt(work.caller, used, run, waited=work.ending_for)
         except SandboxLost:
-            return await self._close(work, run, "The sandbox was lost.")
+            return await self._close(work, run, _result("The sandbox was lost."))
         return _SOON
 
-    async def _close(self, work: TaskWork, run: TaskRun, summary: str) -> timedelta:
-        result = RunResult(outcome=RunOutcome.INTERRUPTED, summary=summary)
-        await self._runs.end(work.task, run, EndedRun(result=result))
+    async def _close(self, work: TaskWork, run: TaskRun, result: RunResult) -> timedelta:
+        interrupted = replace(result, outcome=RunOutcome.INTERRUPTED)
+        await self._runs.end(work.task, run, EndedRun(result=interrupted))
         return AGAIN
 
-    async def _save(self, work: TaskWork) -> None:
-        """Save what the sandbox has; a paused one was saved when it was paused."""
+    async def _save(self, work: TaskWork, run: TaskRun | None = None) -> None:
+        """Save what the sandbox has once the run has ended; a paused one was saved when it was paused."""
         row = await self._sandboxes.find(work)
         if row is None or work.task.base_sha is None or not work.task.sandbox_ready:
             return
@@ -96,6 +99,8 @@ class Ending:
                 used = await self._sandboxes.use(work)
             except SandboxLost:
                 return
+            if run is not None:
+                await end_processes(used, run)
             await self._saves.take(work.task, used, cause="end")
 
     async def _delete_branch(self, work: TaskWork) -> None:
@@ -131,3 +136,7 @@ class Ending:
         await self._transitions.commit(task, move)
         await self._repositories.remove(task.id)
         return None
+
+
+def _result(summary: str) -> RunResult:
+    return RunResult(outcome=RunOutcome.INTERRUPTED, summary=summary)

@@ -1,12 +1,13 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.agents.results import find_result
+from sandbox_server.commands.process_tree import end_processes_with
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command, Task, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
@@ -22,11 +23,17 @@ from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.log.records import RecordType
 from sandbox_server.log.serialize import transcribe
 from sandbox_server.providers.protocol.processes import ProcessSignal
+from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.repository import TaskRepository
 from sandbox_server.tasks.transitions import TaskMove, apply_move, lock_seen
 
 _START_WAIT = timedelta(seconds=20)
+# More than `sandbox-tools run-agent` takes to end an agent that ignores all but SIGKILL.
+_AGENT_GRACE = timedelta(seconds=50)
+_MARK = "SANDBOX_TASK_RUN"
+"""All processes of a run inherit it, by which also detached ones are found."""
+
 _MOST_OUTPUT = 64 * 1024
 _LONGEST_SUMMARY = 16 * 1024
 _COMMAND_NOT_FOUND = frozenset({126, 127})
@@ -118,8 +125,9 @@ class TaskRuns:
         self, caller: Caller, seen: Task, run: TaskRun, request: CommandRequest
     ) -> Command:
         """Start the command of a run, or find the one that a crash has left without a note."""
+        marked = replace(request, envs={**request.envs, _MARK: _name(run)})
         command = await self._commands.start(
-            caller, run.sandbox_id, request, idempotency=_once(run), wait=_START_WAIT
+            caller, run.sandbox_id, marked, idempotency=_once(run), wait=_START_WAIT
         )
         async with self._sessions.begin() as session:
             row = await lock_seen(session, seen)
@@ -164,12 +172,16 @@ class TaskRuns:
         joined = "\n".join(text.strip() for text in texts if text.strip())
         return joined[-_MOST_OUTPUT:] or command.state_reason or ""
 
-    async def interrupt(self, caller: Caller, run: TaskRun, *, kill: bool = False) -> None:
-        """Interrupt the command of a run, unless it has ended already."""
-        assert run.command_id is not None
-        signal = ProcessSignal.KILL if kill else ProcessSignal.TERM
+    async def interrupt(
+        self, caller: Caller, used: UsableSandbox, run: TaskRun, *, waited: timedelta
+    ) -> None:
+        """End a run: agents with a result are told to, and ended by force if that takes them too long."""
+        command = await self.read_command(run)
+        if command is None or command.kind is not CommandKind.AGENT or waited > _AGENT_GRACE:
+            await end_processes(used, run)
+            return
         with suppress(CommandNotRunning):
-            await self._commands.signal(caller, run.sandbox_id, run.command_id, signal)
+            await self._commands.signal(caller, run.sandbox_id, command.id, ProcessSignal.TERM)
 
     async def end(self, seen: Task, run: TaskRun, ended: EndedRun) -> Task:
         """Commit the end of a run, together with what follows from it."""
@@ -223,8 +235,17 @@ def _cost(task: Task, result: RunResult) -> dict[str, Any]:
     return values
 
 
+async def end_processes(used: UsableSandbox, run: TaskRun) -> None:
+    """End all processes of a run."""
+    await end_processes_with(used, _MARK, _name(run))
+
+
+def _name(run: TaskRun) -> str:
+    return f"task/{run.task_id}/run/{run.number}"
+
+
 def _once(run: TaskRun) -> Idempotency:
-    key = f"task/{run.task_id}/run/{run.number}"
+    key = _name(run)
     return Idempotency.of(key, method="RUN", path=run.task_id, body=run.number)
 
 

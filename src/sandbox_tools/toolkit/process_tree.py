@@ -2,7 +2,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import DEVNULL
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,49 @@ class Process:
 def find_process_tree(leader: int) -> set[Process]:
     """Find the processes of a command: its session and all descendants, in any session."""
     living = list(_running_processes())
+    return _with_descendants([p for p in living if leader in (p.pid, p.session)], living)
+
+
+def find_processes_with(variable: str, value: str) -> set[Process]:
+    """Find the processes that inherited an environment variable, and their descendants, which may have dropped it."""
+    living, marked = list(_running_processes()), f"{variable}={value}".encode()
+    return _with_descendants([p for p in living if marked in _environment(p.pid)], living)
+
+
+async def terminate_process_tree(leader: int, also: Iterable[Process] = ()) -> bool:
+    """Send SIGTERM to all processes of a command, and SIGKILL after 2 s; return whether all have ended."""
+    return await _terminate(lambda: find_process_tree(leader), also)
+
+
+async def terminate_processes_with(variable: str, value: str) -> bool:
+    """Do the same to all processes that inherited an environment variable, also detached ones."""
+    return await _terminate(lambda: find_processes_with(variable, value))
+
+
+async def _terminate(find: Callable[[], set[Process]], also: Iterable[Process] = ()) -> bool:
+    signalled = find() | set(also)
+    await _signal(_remaining(find, signalled), signal.SIGTERM)
+    for attempt in range(_MAX_POLLS):
+        left = _remaining(find, signalled)
+        if not left:
+            return True
+        if attempt >= _POLLS_BEFORE_KILL:  # repeatedly: some may have forked meanwhile
+            await _signal(left, signal.SIGKILL)
+        await asyncio.sleep(_POLL_INTERVAL_S)
+    return False
+
+
+def _remaining(find: Callable[[], set[Process]], signalled: set[Process]) -> set[Process]:
+    known = {(process.pid, process.started) for process in signalled}
+    return find() | {p for p in _running_processes() if (p.pid, p.started) in known}
+
+
+def _with_descendants(roots: Iterable[Process], living: Iterable[Process]) -> set[Process]:
     children: dict[int, list[Process]] = {}
     for process in living:
         children.setdefault(process.parent, []).append(process)
     found: set[Process] = set()
-    new = [process for process in living if leader in (process.pid, process.session)]
+    new = list(roots)
     while new:
         process = new.pop()
         if process not in found:
@@ -37,25 +75,11 @@ def find_process_tree(leader: int) -> set[Process]:
     return found
 
 
-async def terminate_process_tree(leader: int, also: Iterable[Process] = ()) -> bool:
-    """Send SIGTERM to all processes of a command, and SIGKILL after 2 s; return whether all have ended."""
-    signalled = find_process_tree(leader) | set(also)
-    await _signal(_remaining(leader, signalled), signal.SIGTERM)
-    for attempt in range(_MAX_POLLS):
-        await asyncio.sleep(_POLL_INTERVAL_S)
-        left = _remaining(leader, signalled)
-        if not left:
-            return True
-        if attempt >= _POLLS_BEFORE_KILL:  # repeatedly: some may have forked meanwhile
-            await _signal(left, signal.SIGKILL)
-    return False
-
-
-def _remaining(leader: int, signalled: set[Process]) -> set[Process]:
-    known = {(process.pid, process.started) for process in signalled}
-    return find_process_tree(leader) | {
-        p for p in _running_processes() if (p.pid, p.started) in known
-    }
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 async def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
