@@ -17,6 +17,7 @@ from sandbox_server.git.endpoint.large_files import LargeFiles
 from sandbox_server.git.endpoint.pushing import Pushes
 from sandbox_server.git.endpoint.recent_pushes import RecentPushes
 from sandbox_server.git.endpoint.sandbox_config import SandboxGitConfig
+from sandbox_server.git.lfs.forge import ForgeLargeFiles
 from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.git.mirrors import Mirrors
 from sandbox_server.git.preparation import PreparationJob
@@ -54,6 +55,10 @@ class GitServices:
             GIT_PUSH: self.kept_pushes.work,
             CHECKOUT: self.sandbox_checkouts.work,
         }
+
+
+def build_large_files(forges: Forges) -> ForgeLargeFiles:
+    return ForgeLargeFiles(LfsServer(), ForgeCredentials(forges).mint)
 
 
 def build_git_services(

@@ -11,6 +11,7 @@ from sandbox_server.forges.redelivery import Redelivery
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
+from sandbox_server.git.lfs.forge import ForgeLargeFiles
 from sandbox_server.git.work import SandboxWork
 from sandbox_server.git_services import GitServices
 from sandbox_server.jobs.kinds import (
@@ -27,6 +28,7 @@ from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tasks.automatic_saves import IntervalSaves
 from sandbox_server.tasks.following.follower import PullRequestFollower
 from sandbox_server.tasks.history import TaskHistory
+from sandbox_server.tasks.large_files.service import TaskLargeFiles
 from sandbox_server.tasks.outbox import OutboxWorker
 from sandbox_server.tasks.overlaps.service import TaskOverlaps
 from sandbox_server.tasks.saves import TaskSaves
@@ -91,8 +93,8 @@ class TaskServices:
         }
 
 
-def build_saves(sessions: Sessions, vault: Vault) -> TaskSaves:
-    return TaskSaves(sessions, vault, SandboxWork())
+def build_saves(sessions: Sessions, vault: Vault, large_files: ForgeLargeFiles) -> TaskSaves:
+    return TaskSaves(sessions, vault, SandboxWork(), TaskLargeFiles(sessions, vault, large_files))
 
 
 def build_task_services(parts: TaskParts) -> TaskServices:

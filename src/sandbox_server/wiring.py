@@ -21,7 +21,11 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
-from sandbox_server.git_services import build_git_services, build_preparation
+from sandbox_server.git_services import (
+    build_git_services,
+    build_large_files,
+    build_preparation,
+)
 from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
@@ -134,7 +138,8 @@ def _assemble(
 ) -> Server:
     changes = Changes(notifications)
     public_address = PublicAddress(settings.url_from_outside)
-    saves = build_saves(sessions, vault)
+    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
+    saves = build_saves(sessions, vault, build_large_files(forges))
     lifecycle = build_reconciliation(
         sessions,
         backends,
@@ -146,7 +151,6 @@ def _assemble(
     drift = build_drift_checker(sessions, backends, vault, lifecycle)
     shutdown_pauser = ShutdownPauser(sessions, lifecycle.admission, notifications)
     retention_job = RetentionJob(sessions, _retention(settings))
-    forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     repositories = Repositories(sessions, vault, forges)
     git = build_git_services(
         settings,

@@ -17,7 +17,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.models import Forge, GitPushPart, Repository, Sandbox, TaskSavePart, Template
+from sandbox_server.db.models import (
+    Forge,
+    GitPushPart,
+    Repository,
+    Sandbox,
+    TaskLargeFilePart,
+    TaskSavePart,
+    Template,
+)
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
 
@@ -42,6 +50,9 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Forge.id, Forge.secret_sealed, "forges.secret"),
     EncryptedColumn(Forge.id, Forge.webhook_secret_sealed, "forges.webhook_secret"),
     EncryptedColumn(TaskSavePart.id, TaskSavePart.content_sealed, "task_save_parts.content"),
+    EncryptedColumn(
+        TaskLargeFilePart.id, TaskLargeFilePart.content_sealed, "task_large_file_parts.content"
+    ),
     EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )
 

@@ -17,6 +17,7 @@ from sandbox_server.db.models import (
     Sandbox,
     Stream,
     Task,
+    TaskLargeFilePart,
     TaskSave,
     Ticket,
     WebhookDelivery,
@@ -51,8 +52,9 @@ class RetentionRepository:
         return await self._record_gap(removed, Stream.output_removed_seq, Stream.output_removed_at)
 
     async def remove_saves(self, age: timedelta) -> int:
-        """Remove the saves of tasks that ended longer than `age` ago, with their parts."""
+        """Remove the saves of tasks that ended longer than `age` ago, with their parts and large files."""
         ended = select(Task.id).where(Task.ended_at < _now - age)
+        await self._remove(TaskLargeFilePart.id, where=TaskLargeFilePart.task_id.in_(ended))
         key = (TaskSave.task_id, TaskSave.number)
         return len(await self._remove(*key, where=TaskSave.task_id.in_(ended)))
 

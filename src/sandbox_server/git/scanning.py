@@ -1,7 +1,10 @@
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sandbox_server.domain.errors.storable_text import storable
+from sandbox_server.git.lfs.pointers import MAX_POINTER, read_pointers
+from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.git.objects import GitObjects, sha_of
 
 MAX_FILE = 100 * 2**20
@@ -11,6 +14,9 @@ _MOST_PATCH = 32 * 2**20
 _MOST_OBJECTS = 64 * 2**20
 _MOST_FINDINGS = 100
 _LFS_POINTER = "version https://git-lfs.github.com/spec/v1"
+_SHORTEST_POINTER = 100
+_LFS_OID = "oid sha256:"
+"""All that a change of a pointer adds, with the size."""
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)")
 _NEW_FILE = re.compile(r'\+\+\+ "?b/(.*?)"?\t?')
 
@@ -99,7 +105,7 @@ async def _read_patch(repository: GitObjects, unpublished: Sequence[str]) -> _Pa
     for commit, path, number, text in _added_lines(said.stdout.decode(errors="replace")):
         if text.startswith("Subproject commit "):
             found.submodules.add(path)
-        if text == _LFS_POINTER:
+        if text.startswith((_LFS_POINTER, _LFS_OID)):
             found.lfs_pointers.add(path)
         if len(found.secrets) < _MOST_FINDINGS and (kind := find_secret(text)) is not None:
             found.secrets.append(FoundSecret(kind=kind, path=path, line=number, commit=commit))
@@ -151,3 +157,33 @@ async def _find_protected(
     shown = ("--format=", "--name-only", "-z", "--no-renames", "--diff-merges=first-parent")
     said = await repository.git("log", *shown, *unpublished, "--", *globs)
     return sorted(set(filter(None, said.stdout.decode(errors="replace").split("\0"))))
+
+
+async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapping[LfsObject, str]:
+    """List what the commits above a base point to, with a path of each."""
+    revs = f"{sha_of(head)}\n^{sha_of(base)}\n".encode()
+    said = await objects.git("rev-list", "--objects", "--stdin", stdin=revs, most=_MOST_OBJECTS)
+    lines = (line.partition(" ") for line in said.stdout.decode(errors="replace").splitlines())
+    paths = {name: path for name, _, path in lines if path}
+    found = await _read_pointers(objects, [*paths])
+    return {pointer: storable(paths[name]) for name, pointer in found}
+
+
+async def _read_pointers(
+    objects: GitObjects, names: Sequence[str]
+) -> Sequence[tuple[str, LfsObject]]:
+    kind = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+    asked = "\n".join(names).encode()
+    said = await objects.git("cat-file", kind, stdin=asked, most=_MOST_OBJECTS)
+    small = [words[0] for words in map(str.split, said.lines) if _may_be_pointer(words)]
+    asked = "\n".join(small).encode()
+    batch = await objects.git("cat-file", "--batch", stdin=asked, most=_MOST_OBJECTS)
+    return [*read_pointers(batch.stdout)]
+
+
+def _may_be_pointer(words: Sequence[str]) -> bool:
+    return (
+        len(words) == 3  # noqa: PLR2004
+        and words[1] == "blob"
+        and _SHORTEST_POINTER <= int(words[2]) <= MAX_POINTER
+    )

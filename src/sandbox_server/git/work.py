@@ -1,7 +1,12 @@
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -16,6 +21,8 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.stages import SaveKind
 from sandbox_server.git.bundles import MAX_BUNDLE, Bundle, read_bundle
 from sandbox_server.git.inside import HEAD, RESTORE, TAKE
+from sandbox_server.git.lfs.inside import Commits, FindKept, LargeFilesInside
+from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.providers.protocol.provider import Finished
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 
@@ -48,10 +55,14 @@ class TakenWork:
     """Files that differ from the base."""
     left_out: Sequence[str]
     bundle: bytes = field(repr=False)
+    large: Sequence[LfsObject] = ()
+    """Contents of Git LFS that its commits point to, and that are kept."""
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Those of them that were not kept before, by their ids."""
 
     @property
     def size(self) -> int:
-        return len(self.bundle)
+        return len(self.bundle) + sum(map(len, self.contents.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +85,7 @@ class SandboxWork:
         known_mark: str | None = None,
         *,
         user: str | None = None,
+        find_kept: FindKept | None = None,
     ) -> TakenWork | None:
         """Take all work above a base: commits, branches and uncommitted files; None if `known_mark` is still true.
 
@@ -93,8 +105,16 @@ class SandboxWork:
             told.require_taken(directory)
             if told.is_unchanged:
                 return None
-            content = await _download(used, f"{scratch}/bundle", user)
-        return _taken(told, content)
+            taken = _taken(told, await _download(used, f"{scratch}/bundle", user))
+            if find_kept is None or not (store := told.first("lfs")):
+                return taken
+            large = await LargeFilesInside(used, directory, user=user).take(
+                Commits(scratch=scratch, save=taken.sha, base=taken.base_sha, store=store),
+                find_kept,
+                room=MAX_BUNDLE - taken.size,
+                limit=MAX_BUNDLE,
+            )
+        return replace(taken, large=large.kept, contents=large.contents)
 
     async def restore(
         self, used: UsableSandbox, directory: str, bundle: bytes, *, user: str | None = None
@@ -121,6 +141,13 @@ class SandboxWork:
             said = await _run(used, RESTORE, envs, user=user)
         if said.exit_code:
             raise CheckoutFailed(directory, _words(said))
+
+    async def restore_large_file(
+        self, used: UsableSandbox, directory: str, oid: str, content: bytes
+    ) -> None:
+        """Put a content of Git LFS back, before the commits that point to it, with which it appears."""
+        wanted = LfsObject(oid=oid, size=len(content))
+        await LargeFilesInside(used, directory).put(wanted, _parts(content))
 
     async def head(
         self, used: UsableSandbox, directory: str, *, user: str | None = None

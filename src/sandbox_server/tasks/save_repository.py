@@ -6,6 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import TaskRun, TaskSave, TaskSavePart
 from sandbox_server.domain.errors import SaveNotFound
 from sandbox_server.domain.tasks.stages import RunKind
+from sandbox_server.tasks.large_files.repository import LargeFileRepository
 
 
 class TaskSaveRepository:
@@ -66,6 +67,7 @@ class TaskSaveRepository:
                 TaskSave.number.not_in(of_runs),
             )
         )
+        await LargeFileRepository(self._session).remove_unused(task_id)
 
     async def find_current_run(self, task_id: str) -> int | None:
         """Find the number of the agent's current or last run, to which new work belongs."""

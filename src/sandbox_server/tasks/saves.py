@@ -10,6 +10,7 @@ from sandbox_server.domain.tasks.events import TaskSaved
 from sandbox_server.git.work import SandboxWork, TakenWork
 from sandbox_server.log.events import EventRepository
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+from sandbox_server.tasks.large_files.service import TaskLargeFiles
 from sandbox_server.tasks.repository import TaskRepository
 from sandbox_server.tasks.save_repository import TaskSaveRepository
 from sandbox_server.vault import Vault
@@ -23,10 +24,13 @@ _KEPT = 20
 class TaskSaves:
     """Takes the work of tasks out of their sandboxes, keeps it, and puts it back."""
 
-    def __init__(self, sessions: Sessions, vault: Vault, work: SandboxWork) -> None:
+    def __init__(
+        self, sessions: Sessions, vault: Vault, work: SandboxWork, large_files: TaskLargeFiles
+    ) -> None:
         self._sessions = sessions
         self._vault = vault
         self._work = work
+        self.large_files = large_files
 
     async def take(self, task: Task, used: UsableSandbox, *, cause: str) -> TaskSave:
         """Save the work as it is; returns the last save if nothing has changed since."""
@@ -34,7 +38,13 @@ class TaskSaves:
         last = await self.find_last(task.id)
         known = None if last is None else last.mark
         async with asyncio.timeout(SAVE_TIMEOUT.total_seconds()):
-            taken = await self._work.take(used, task.directory, task.base_sha, known)
+            taken = await self._work.take(
+                used,
+                task.directory,
+                task.base_sha,
+                known,
+                find_kept=self.large_files.finder(task),
+            )
         if taken is None:
             assert last is not None
             return last
@@ -56,10 +66,15 @@ class TaskSaves:
 
     async def restore(self, task: Task, used: UsableSandbox, save: TaskSave) -> None:
         """Put saved work into a fresh checkout of its base."""
+        for oid in save.large_files:
+            content = await self.large_files.read(task.id, oid)
+            if content is not None:
+                await self._work.restore_large_file(used, task.directory, oid, content)
         await self._work.restore(used, task.directory, await self.read(save))
 
     async def _store(self, task_id: str, taken: TakenWork, cause: str) -> TaskSave:
         sealed = await asyncio.to_thread(self._seal, taken.bundle)
+        large = await self.large_files.seal(taken, task_id)
         async with self._sessions.begin() as session:
             task = await TaskRepository(session).lock(task_id)
             saves = TaskSaveRepository(session)
@@ -74,6 +89,7 @@ class TaskSaves:
                 )
                 for part, (part_id, each) in enumerate(sealed)
             ]
+            await self.large_files.store(session, task_id, taken, large)
             await saves.add(row, parts)
             await saves.remove_old(task_id, keep=_KEPT)
             await EventRepository(session).append(task.tenant_id, _event(row, cause))
@@ -114,6 +130,7 @@ def _row(task_id: str, number: int, taken: TakenWork, cause: str) -> TaskSave:
         files=taken.files,
         size=taken.size,
         left_out=list(taken.left_out),
+        large_files=[each.oid for each in taken.large],
     )
 
 

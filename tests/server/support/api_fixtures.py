@@ -17,7 +17,7 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
-from sandbox_server.git_services import build_git_services
+from sandbox_server.git_services import build_git_services, build_large_files
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.lifecycle import build_reconciliation, build_use_cases
 from sandbox_server.log.hub import StreamHub
@@ -130,7 +130,7 @@ def task_parts(sessions, settings, use_cases, backends, vault, commands, service
             repositories=repositories,
             service_config=service_config,
         ),
-        saves=build_saves(sessions, vault),
+        saves=build_saves(sessions, vault, build_large_files(forges)),
         save_every=timedelta(minutes=5),
     )
 

@@ -1,6 +1,11 @@
 import pytest
 
+from sandbox_server.domain.errors import ForgeUnavailable
+from sandbox_server.git.lfs.forge import ForgeLargeFiles
+from sandbox_server.git.lfs.server import LfsServer
+from sandbox_server.tasks.large_files.service import TaskLargeFiles
 from tests.server.support.full_server import serving_outside
+from tests.server.tasks.support.pushed_forge import pushed_forge_at
 from tests.server.tasks.support.task_client import TaskClient
 
 
@@ -27,3 +32,35 @@ async def tasks(serving, forge_world):
         await client.put_forge(**forge_world.app)
         yield client
         await client.cancel_all()
+
+
+@pytest.fixture
+def pushed_forge(tmp_path):
+    with pushed_forge_at(tmp_path / "forge") as forge:
+        yield forge
+
+
+@pytest.fixture
+async def pushed_tasks(database_url, engine, tmp_path, pushed_forge):
+    """Call the API of a server whose forges are reached by git only."""
+    (tmp_path / "state").mkdir()
+    hosts = (pushed_forge.server.url,)
+    async with (
+        serving_outside(
+            database_url, engine, state_dir=tmp_path / "state", forge_hosts=hosts
+        ) as serving,
+        serving.api() as api,
+    ):
+        client = TaskClient(api, serving.components)
+        yield client
+        await client.cancel_all()
+
+
+@pytest.fixture
+def large_files(sessions, vault):
+    """Keep large files of tasks whose forges are not reached."""
+
+    async def credentials(_repository, _access):
+        raise ForgeUnavailable("git", "no answer")
+
+    return TaskLargeFiles(sessions, vault, ForgeLargeFiles(LfsServer(), credentials))

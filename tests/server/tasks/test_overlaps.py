@@ -32,7 +32,7 @@ class TreeWork:
 
     tree: WorkTree
 
-    async def take(self, _used, _directory, base_sha, _known):
+    async def take(self, _used, _directory, base_sha, _known, *, find_kept):
         sha = self.tree.git("rev-parse", "HEAD")
         return TakenWork(
             kind=SaveKind.HEAD,
@@ -99,9 +99,9 @@ def caller(repository):
 
 
 @pytest.fixture
-def saves(sessions, vault, tree):
+def saves(sessions, vault, tree, large_files):
     work: Any = TreeWork(tree)  # no sandbox is needed
-    return TaskSaves(sessions, vault, work)
+    return TaskSaves(sessions, vault, work, large_files)
 
 
 @pytest.fixture

@@ -2,10 +2,6 @@ from datetime import timedelta
 
 import pytest
 
-from tests.server.support.full_server import serving_outside
-from tests.server.tasks.support.pushed_forge import pushed_forge_at
-from tests.server.tasks.support.task_client import TaskClient
-
 pytestmark = pytest.mark.needs_engine
 
 WRITE = "echo two >> README.md && git commit -qam 'Add a line'"
@@ -13,25 +9,8 @@ _NO_WAIT = timedelta()
 
 
 @pytest.fixture
-def pushed_forge(tmp_path):
-    with pushed_forge_at(tmp_path / "forge") as forge:
-        yield forge
-
-
-@pytest.fixture
-async def tasks(database_url, engine, tmp_path, pushed_forge):
-    """Call the API of a server whose forges are reached by git only."""
-    (tmp_path / "state").mkdir()
-    hosts = (pushed_forge.server.url,)
-    async with (
-        serving_outside(
-            database_url, engine, state_dir=tmp_path / "state", forge_hosts=hosts
-        ) as serving,
-        serving.api() as api,
-    ):
-        client = TaskClient(api, serving.components)
-        yield client
-        await client.cancel_all()
+def tasks(pushed_tasks):
+    return pushed_tasks
 
 
 async def run(tasks, pushed_forge, kind):

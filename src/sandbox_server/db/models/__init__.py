@@ -10,6 +10,7 @@ from sandbox_server.db.models.log import Event, Stream
 from sandbox_server.db.models.pushes import GitPush, GitPushPart
 from sandbox_server.db.models.repositories import Repository
 from sandbox_server.db.models.sandboxes import Sandbox
+from sandbox_server.db.models.saves import TaskLargeFilePart, TaskSave, TaskSavePart
 from sandbox_server.db.models.tasks import (
     ForgeCheck,
     ForgeWrite,
@@ -17,8 +18,6 @@ from sandbox_server.db.models.tasks import (
     Task,
     TaskMessage,
     TaskRun,
-    TaskSave,
-    TaskSavePart,
 )
 from sandbox_server.db.models.tenants import ApiKey, Tenant
 
@@ -47,6 +46,7 @@ __all__ = [
     "Snapshot",
     "Stream",
     "Task",
+    "TaskLargeFilePart",
     "TaskMessage",
     "TaskRun",
     "TaskSave",

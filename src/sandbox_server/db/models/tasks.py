@@ -2,10 +2,8 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     UniqueConstraint,
     func,
@@ -24,7 +22,6 @@ from sandbox_server.domain.tasks.stages import (
     PullRequestWish,
     RunKind,
     RunOutcome,
-    SaveKind,
     Stage,
     TaskSource,
     TaskTarget,
@@ -176,49 +173,6 @@ class TaskRun(Row):
     cost_usd: Mapped[float | None]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
-
-
-class TaskSave(Row):
-    """The work of a task at an instant, kept as a git bundle."""
-
-    __tablename__ = "task_saves"
-    __table_args__ = (one_of("kind", *SaveKind),)
-
-    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    run_number: Mapped[int | None]
-    kind: Mapped[str]
-    cause: Mapped[str]
-    sha: Mapped[str]
-    head_sha: Mapped[str | None]
-    branch: Mapped[str | None]
-    tree: Mapped[str]
-    mark: Mapped[str]  # equal for two saves of the same files, HEAD and branches
-    base_sha: Mapped[str | None]
-    files: Mapped[Count]
-    size: Mapped[int] = mapped_column(BigInteger)
-    left_out: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
-
-
-class TaskSavePart(Row):
-    """A part of a save's bundle, encrypted."""
-
-    __tablename__ = "task_save_parts"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["task_id", "number"],
-            ["task_saves.task_id", "task_saves.number"],
-            ondelete="CASCADE",
-            name="task_save_parts_save_fkey",
-        ),
-        UniqueConstraint("task_id", "number", "part"),
-    )
-
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    task_id: Mapped[Id]
-    number: Mapped[int]
-    part: Mapped[int]
-    content_sealed: Mapped[bytes]
 
 
 class PullRequest(Row):

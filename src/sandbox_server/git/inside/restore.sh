@@ -7,6 +7,12 @@ fi
 run checkout --quiet --detach
 run update-ref --stdin <"$SCRATCH/refs"
 run read-tree -u --reset "$SAVE"
+if [ -d .git/lfs/objects ] && command -v git-lfs >/dev/null; then
+    before=$(run rev-parse HEAD)
+    run update-ref --no-deref HEAD "$SAVE" # of which it takes the list of files
+    git lfs checkout >/dev/null 2>&1 || :  # what is not here stays a pointer
+    run update-ref --no-deref HEAD "$before"
+fi
 if [ -n "$BRANCH" ]; then
     run symbolic-ref HEAD "refs/heads/$BRANCH"
 elif [ -n "$HEAD" ]; then

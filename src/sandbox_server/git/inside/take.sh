@@ -105,6 +105,8 @@ fi
 echo "files $(wc -l <"$SCRATCH/changes")"
 tr '\n\0' '?\n' <"$SCRATCH/large" | sed 's|^\./|left-out |'
 sed -n 's|^:000000 160000 [^\t]*\t\(.*\)|left-out \1/ (a repository of its own)|p' "$SCRATCH/changes"
+store=${GIT_DIR:-${objects%/objects}}/lfs/objects # of Git LFS, whose filter keeps contents there
+[ ! -d "$store" ] || echo "lfs $store"
 sed -n "s/^error: unable to index file '\(.*\)'$/left-out \1 (not readable)/p
 s/^warning: could not open directory '\(.*\)': .*/left-out \1 (not readable)/p
 s/^error: '\(.*\)' does not have a commit checked out$/left-out \1 (a repository without commits)/p" "$SCRATCH/errors"

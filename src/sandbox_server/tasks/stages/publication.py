@@ -1,6 +1,12 @@
 """What the server refuses to publish, and why."""
 
-from sandbox_server.git.scanning import Findings
+from sandbox_server.db.models import Task
+from sandbox_server.domain.errors import RemoteRefused
+from sandbox_server.domain.tasks.forges import GitCredential
+from sandbox_server.git.bare import BareRepository
+from sandbox_server.git.lfs.server import ObjectRefused
+from sandbox_server.git.scanning import Findings, list_large_files
+from sandbox_server.tasks.large_files.service import TaskLargeFiles
 from sandbox_server.tasks.stages.work import Blocked, WaitKind
 
 _MOST_NAMED = 10
@@ -40,6 +46,34 @@ def require_publishable(findings: Findings, head: str, *, is_approved: bool) -> 
         raise _refusal(
             "The work is too large to be searched for secrets. Look at the diff, then approve it.",
             head,
+        )
+
+
+async def publish_large_files(
+    large_files: TaskLargeFiles,
+    task: Task,
+    repository: BareRepository,
+    credential: GitCredential,
+    head: str,
+) -> None:
+    """Send the contents of Git LFS that the commits point to, without which a forge takes none of them."""
+    base = task.published_sha or task.base_sha
+    assert base is not None
+    pointers = await list_large_files(repository, head, base=base)
+    try:
+        missing = await large_files.publish(task, credential, [*pointers])
+    except (ObjectRefused, RemoteRefused) as error:
+        raise Blocked(
+            WaitKind.FORGE,
+            f"Not published, and the work is kept. The forge does not take its large files (Git LFS): {error}",
+        ) from None
+    if missing:
+        raise Blocked(
+            WaitKind.PUBLICATION,
+            "Not published, and the work is kept. Neither a save nor the forge has the content of these large "
+            f"files (Git LFS): {_list([pointers[each] for each in missing])}. Tell the agent to add and commit "
+            "them again, or push them to the forge (`git lfs push`) and retry.",
+            head=head,
         )
 
 

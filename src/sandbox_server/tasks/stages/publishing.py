@@ -16,7 +16,11 @@ from sandbox_server.git.scanning import Findings
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.service import Tasks
 from sandbox_server.tasks.stages.checkout import TaskCheckout
-from sandbox_server.tasks.stages.publication import hides_in_history, require_publishable
+from sandbox_server.tasks.stages.publication import (
+    hides_in_history,
+    publish_large_files,
+    require_publishable,
+)
 from sandbox_server.tasks.stages.pull_requests import PullRequests
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
@@ -107,6 +111,10 @@ class Publishing:
             return await self._after_push(work)
         adapter = await self._forges.adapter(work.repository.forge_id)
         credential = await adapter.git_credential(work.facts, _access_for(findings))
+        if findings.lfs_pointers or not findings.is_complete:
+            await publish_large_files(
+                self._saves.large_files, work.task, repository, credential, head
+            )
         by_push = self._pull_requests.by_push(work, adapter)
         return await self._push(_Publication(work, repository, head, credential, by_push))
 

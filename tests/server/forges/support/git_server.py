@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+from tests.server.git.lfs_store import LfsStore
+
 HERE = Path(__file__).parent
 _CHUNK = 64 * 1024
 _HOOKS = {"post-receive": "mirror_hook.py", "update": "workflow_hook.py"}
@@ -41,6 +43,7 @@ class GitServer:
     """Method, path with query and status of each."""
     is_down: bool = False
     """Answer 503 to everything."""
+    lfs: LfsStore = field(default_factory=LfsStore)
 
     def add_repository(self, full_name: str) -> Path:
         path = self.directory / f"{full_name}.git"
@@ -139,6 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        self._answer()
+
     def log_message(self, *_: Any) -> None:
         """Keep tests silent."""
 
@@ -151,11 +157,16 @@ class _Handler(BaseHTTPRequestHandler):
         is_push = "git-receive-pack" in self.path
         if server.is_down:
             status = self._refuse(503, "The forge is down.")
+        elif server.lfs.is_object(self.path):
+            said = server.lfs.transfer(self.command, self.path, self.headers, self._whole())
+            status = self._send(*said)
         elif not (access.write if is_push else access.read):
             known = password is not None
             status = self._refuse(
                 403 if known and access.read else 404 if known else 401, "No access."
             )
+        elif "/info/lfs/" in self.path:
+            status = self._send(*server.lfs.answer(parts.path, self._whole(), server.url))
         else:
             status = self._pass_on(
                 server,
@@ -177,15 +188,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, said: str) -> int:
         for _ in self._body():
             pass
-        body = said.encode()
+        headers = {"WWW-Authenticate": 'Basic realm="git"'} if status == 401 else {}
+        return self._send(status, {**headers, "Content-Type": "text/plain"}, said.encode())
+
+    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> int:
         self.send_response(status)
-        if status == 401:
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-        self.send_header("Content-Type", "text/plain")
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
         return status
+
+    def _whole(self) -> bytes:
+        return b"".join(self._body())
 
     def _pass_on(self, server: GitServer, parts: Any, envs: Mapping[str, str]) -> int:
         backend = subprocess.Popen(

@@ -1,0 +1,1 @@
+"""Contents of Git LFS in the saves of tasks; see docs/decisions/git.md."""
