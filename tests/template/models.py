@@ -1,6 +1,7 @@
 """A model on a sandbox's own loopback, and what leads the agents in there to it."""
 
 import json
+import shlex
 from dataclasses import dataclass
 
 from tests.engine.engine_process import REPOSITORY
@@ -69,3 +70,13 @@ AGENTS = (
 def with_model(codex_settings: str) -> str:
     """Give Codex's settings with the model among them; Codex alone is led to one by a file."""
     return f"{_CODEX_MODEL}{codex_settings}{_CODEX_PROVIDER}"
+
+
+def setup(program: str) -> str:
+    """Write the script that runs the model in a sandbox, and leads the agents there to it."""
+    return f"""
+    tmux -L model new-session -d "python {program} {PORT}"
+    {{ printf %s {shlex.quote(_CODEX_MODEL)}; cat {CODEX_SETTINGS}; printf %s {shlex.quote(_CODEX_PROVIDER)}; }} >/tmp/codex.toml
+    mv /tmp/codex.toml {CODEX_SETTINGS}
+    {OWN_KEY_FOR_GEMINI}
+    timeout 90 sh -c 'until curl --silent {URL}; do sleep 0.25; done'"""

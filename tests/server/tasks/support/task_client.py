@@ -132,6 +132,11 @@ class TaskClient:
         """List the subjects of a branch at the forge, newest first, without those of main."""
         return self._git(world, "log", "--format=%s", f"main..{branch}").splitlines()
 
+    def authors(self, world: ForgeWorld, branch: str) -> list[str]:
+        """List the authors and committers of a branch."""
+        said = self._git(world, "log", "--format=%an%n%cn", f"main..{branch}")
+        return sorted({*said.splitlines()})
+
     def patches(self, world: ForgeWorld, branch: str) -> str:
         return self._git(world, "log", "--patch", f"main..{branch}")
 
