@@ -90,6 +90,10 @@ class ForgeAdapter(Protocol):
         """Read the end of the log of a failed check; empty where the forge has none."""
         ...
 
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        """Rerun the jobs of failed checks, unless that was done before."""
+        ...
+
     async def list_comments(
         self,
         repository: RepositoryFacts,

@@ -134,6 +134,9 @@ class PlainGitAdapter:
     ) -> bytes:
         self._refuse("checks")
 
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        self._refuse("checks")
+
     async def list_comments(
         self,
         repository: RepositoryFacts,

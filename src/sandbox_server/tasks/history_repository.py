@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import ForgeCheck, TaskMessage, TaskRun
 from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.tasks.forges import CheckConclusion, CheckFacts
 from sandbox_server.domain.tasks.stages import RunKind
 
 
@@ -117,3 +118,16 @@ class TaskHistoryRepository:
             ForgeCheck.repository_id == repository_id, ForgeCheck.sha == sha
         )
         return (await self._session.scalars(own.order_by(ForgeCheck.name))).all()
+
+
+def facts_of_check(check: ForgeCheck) -> CheckFacts:
+    """Describe a stored check as adapters take it."""
+    conclusion = None if check.conclusion is None else CheckConclusion(check.conclusion)
+    return CheckFacts(
+        external_id=check.external_id,
+        name=check.name,
+        origin=check.origin,
+        is_done=check.is_done,
+        conclusion=conclusion,
+        url=check.url,
+    )

@@ -1,20 +1,23 @@
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import ForgeError, ForgeNotFound, ForgeResourceNotFound
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.tasks.forges import Comment, PullLifecycle, RepositoryFacts, Subject
+from sandbox_server.domain.tasks.forges import CheckFacts, Comment, PullLifecycle, Subject
 from sandbox_server.forges.adapter import ForgeAdapter
 from sandbox_server.jobs.kinds import PULL_REQUEST
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.repositories.facts import facts_of
 from sandbox_server.repositories.service import ForgeDirectory
 from sandbox_server.tasks.forge_failures import repeat_at
+from sandbox_server.tasks.history_repository import TaskHistoryRepository, facts_of_check
 from sandbox_server.tasks.markers import marked, marker, same_login
 from sandbox_server.tasks.outbox_repository import Outbox, PendingWrite
 
@@ -24,6 +27,7 @@ _MOST_WRITES = 40
 """Per run of the job: with a second between writes, its lease stays short."""
 _GIVE_UP_AFTER = timedelta(hours=24)
 _REVIEWS_SEARCHED = 20
+_OF_STATE = frozenset({"pull", "rerun"})
 
 
 class OutboxWorker:
@@ -66,10 +70,11 @@ class OutboxWorker:
         log.warning("forge write refused kind=%s task=%s reason=%s", row.kind, row.task_id, reason)
         async with self._sessions.begin() as session:
             await Outbox(session).give_up(row, reason)
+            await _wake_pull(session, pending)
 
     async def _write(self, pending: PendingWrite) -> None:
         adapter = await self._forges.adapter(pending.forge.id)
-        write = _Write(adapter, pending, facts_of(pending.repository))
+        write = _Write(adapter, pending, await self._list_checks(pending))
         result = await write.find() if pending.row.attempted_at is not None else None
         if result is None:
             async with self._sessions.begin() as session:
@@ -77,9 +82,17 @@ class OutboxWorker:
             result = await write.do()
         async with self._sessions.begin() as session:
             await Outbox(session).finish(pending.row, result)
-            if pending.row.kind == "pull":
-                subject = f"{pending.repository.id}/{write.number}"
-                await JobRepository(session).wake(PULL_REQUEST, subject)
+            await _wake_pull(session, pending)
+
+    async def _list_checks(self, pending: PendingWrite) -> Sequence[CheckFacts]:
+        """List the checks that a rerun is about."""
+        payload = pending.row.payload
+        async with without_transaction(self._sessions) as session:
+            found = await TaskHistoryRepository(session).list_checks(
+                pending.repository.id, payload.get("sha", "")
+            )
+        wanted = payload.get("checks", ())
+        return [facts_of_check(each) for each in found if each.external_id in wanted]
 
     async def _now(self) -> datetime:
         async with without_transaction(self._sessions) as session:
@@ -91,12 +104,13 @@ class _Write:
     """One write through an adapter."""
 
     def __init__(
-        self, adapter: ForgeAdapter, pending: PendingWrite, repository: RepositoryFacts
+        self, adapter: ForgeAdapter, pending: PendingWrite, checks: Sequence[CheckFacts]
     ) -> None:
         self._adapter = adapter
         self._row = pending.row
         self._forge = pending.forge
-        self._repository = repository
+        self._repository = facts_of(pending.repository)
+        self._checks = checks
         self._payload: dict[str, Any] = pending.row.payload
 
     @property
@@ -138,6 +152,9 @@ class _Write:
                 await self._adapter.add_labels(repository, self.number, labels, on=self._on)
             case "pull":
                 return {"ready": await self._make_ready()}
+            case "rerun":
+                if self._checks:  # else somebody has rerun them meanwhile
+                    await self._adapter.rerun_checks(repository, self._checks)
             case "reviewers":
                 reviewers = payload["reviewers"]
                 await self._adapter.request_reviewers(repository, self.number, reviewers)
@@ -189,6 +206,14 @@ class _Write:
 
     def _is_own_login(self, login: str) -> bool:
         return self._forge.bot_login is None or same_login(login, self._forge.bot_login)
+
+
+async def _wake_pull(session: AsyncSession, pending: PendingWrite) -> None:
+    """Have a pull request looked at whose state has changed by a write."""
+    row = pending.row
+    if row.kind in _OF_STATE and "number" in row.payload:
+        subject = f"{pending.repository.id}/{row.payload['number']}"
+        await JobRepository(session).wake(PULL_REQUEST, subject)
 
 
 def _result(comment: Comment) -> dict[str, Any]:

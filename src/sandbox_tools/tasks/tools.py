@@ -10,6 +10,7 @@ from sandbox_tools.tasks.task_file import CheckedOutTask, TaskFiles
 REPORT_FILE = "task-report.md"
 SUMMARY_FILE = "task-summary.md"
 QUESTION_FILE = "task-question.md"
+FLAKY_FILE = "task-flaky.md"
 
 _CONVENTIONAL = "conventional"
 _SUBJECT = re.compile(
@@ -74,12 +75,23 @@ class TaskTools:
                 description="What you tell the person who gave you the task, in a few sentences.",
             ),
         ] = "",
+        flaky: Annotated[
+            str,
+            Field(
+                max_length=500,
+                description="Only if checks at the forge failed and the code is not the cause: the reason. Change nothing"
+                " then: the failed jobs are rerun once, and title and body are not used.",
+            ),
+        ] = "",
     ) -> str:
         """Report the finished work. Call it last, after you have committed.
 
         The server then runs the checks, pushes the branch and opens or updates the pull request. A second report replaces the first.
         """
         task = self._task()
+        if flaky.strip():
+            return _report_flaky(task, flaky)
+        _remove(task, FLAKY_FILE)
         _require_title(task, title)
         _write(task, REPORT_FILE, f"{title.strip()}\n\n{body.strip()}\n")
         _write(task, SUMMARY_FILE, f"{summary.strip()}\n")
@@ -113,6 +125,12 @@ class TaskTools:
         return task
 
 
+def _report_flaky(task: CheckedOutTask, reason: str) -> str:
+    _remove(task, REPORT_FILE)
+    _write(task, FLAKY_FILE, f"{reason.strip()}\n")
+    return "Reported. End your run now; the failed jobs are rerun if that has not been done before."
+
+
 def _require_title(task: CheckedOutTask, title: str) -> None:
     if "\n" in title.strip():
         raise ToolError("The title has several lines. Put all but the first into the body.")
@@ -130,3 +148,7 @@ def _write(task: CheckedOutTask, name: str, text: str) -> None:
     unfinished = file.with_name(f"{name}.new")
     unfinished.write_text(text, errors="replace")
     unfinished.replace(file)
+
+
+def _remove(task: CheckedOutTask, name: str) -> None:
+    (task.git_directory / name).unlink(missing_ok=True)

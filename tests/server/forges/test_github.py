@@ -8,10 +8,12 @@ from sandbox_server.domain.errors import (
     ForgeRefused,
     ForgeResourceNotFound,
     ForgeUnavailable,
+    NotSupportedByForge,
     PullExists,
 )
 from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
+    CheckFacts,
     ForgeAuth,
     GitAccess,
     PullDraft,
@@ -52,6 +54,25 @@ async def test_github__a_missing_repository_is_told_as_such(adapter):
         await adapter.find_repository("acme/nothing")
     assert not told.value.is_repeatable
     assert "acme/nothing" in str(told.value)
+
+
+async def test_github__failed_jobs_are_rerun_once(adapter, repository, forge_world):
+    sha = forge_world.head()
+    forge_world.github.add_job(sha, "unit", log="no answer")
+    [failed] = (await adapter.list_checks(repository, sha)).value
+    await adapter.rerun_checks(repository, [failed])
+    await adapter.rerun_checks(repository, [failed])
+    [again] = (await adapter.list_checks(repository, sha)).value
+    assert (again.name, again.is_done, again.origin) == ("unit", False, "job")
+    assert again.external_id != failed.external_id
+    sent = [each["path"] for each in forge_world.github.requests() if each["method"] == "POST"]
+    assert len([path for path in sent if path.endswith("/rerun-failed-jobs")]) == 1
+
+
+async def test_github__checks_that_are_no_jobs_cannot_be_rerun(adapter, repository):
+    status = CheckFacts(external_id="status/x", name="x", origin="status", is_done=True)
+    with pytest.raises(NotSupportedByForge, match="Actions"):
+        await adapter.rerun_checks(repository, [status])
 
 
 async def test_github__a_comment_on_a_commit_is_found_and_edited(adapter, repository, forge_world):

@@ -1,6 +1,7 @@
 """GitLab, Forgejo and plain git. The answers are those that their documentation shows; no real forge was at hand."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,6 +14,7 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
+    CheckFacts,
     ForgeAuth,
     ForgeKind,
     GitAccess,
@@ -207,6 +209,20 @@ async def test_gitlab__a_comment_on_a_commit_is_a_discussion_which_can_be_edited
     assert await adapter.find_commit_comment(repository, "abc", "b") == made
     assert (await adapter.edit_comment(repository, made.id, "new")).body == "new"
     assert scripted.sent[-1].json() == {"body": "new"}
+
+
+async def test_gitlab__a_job_is_retried_and_once_only(reach, scripted):
+    refused = Reply({"message": "403 Forbidden - Job is not retryable"}, status=403)
+    replies = [Reply({"id": 8}, status=201), refused]
+    adapter, repository = await _gitlab(
+        reach, scripted, **{"POST /projects/5/jobs/7/retry": lambda _: replies.pop(0)}
+    )
+    job = CheckFacts(external_id="7", name="unit", origin="job", is_done=True)
+    await adapter.rerun_checks(repository, [job])
+    await adapter.rerun_checks(repository, [job])
+    assert replies == []
+    with pytest.raises(NotSupportedByForge, match="pipelines"):
+        await adapter.rerun_checks(repository, [replace(job, origin="status")])
 
 
 async def test_gitlab__a_discussion_is_a_review(reach, scripted):

@@ -57,6 +57,8 @@ class MemoryForge:
     pulls: dict[int, PullFacts] = field(default_factory=dict)
     checks: dict[str, list[CheckFacts]] = field(default_factory=dict)
     logs: dict[str, bytes] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """How often a check was rerun, by name."""
     comments: dict[int, list[Comment]] = field(default_factory=dict)
     reviews: dict[int, list[Review]] = field(default_factory=dict)
     writers: set[str] = field(default_factory=lambda: {"alice", "bob"})
@@ -134,7 +136,7 @@ class MemoryForge:
         """Set the checks of a commit by name; None: still running."""
         self.checks[sha] = [
             CheckFacts(
-                external_id=f"{sha}/{name}",
+                external_id=f"{sha}/{name}{self.attempts.get(name, '')}",
                 name=name,
                 origin="check-run",
                 is_done=conclusion is not None,
@@ -179,6 +181,12 @@ class MemoryForge:
     ) -> bytes:
         self._ask("read_check_log", repository)
         return self.logs.get(check.name, b"")[-max_bytes:]
+
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        self._write("rerun", ",".join(each.name for each in checks))
+        for check in checks:
+            self.attempts[check.name] = self.attempts.get(check.name, 0) + 1
+        self._answer()
 
     async def list_comments(
         self,

@@ -197,3 +197,26 @@ async def test_task__a_run_postpones_the_deadline_of_its_sandbox_once_a_minute(t
     log = await tasks.items(task["id"], "log")
     postponed = [each for each in log if each.get("type") == "sandbox.deadline_changed"]
     assert len(postponed) <= 1
+
+
+async def test_task__a_job_that_the_agent_reports_as_flaky_is_rerun_instead_of_fixed(
+    tasks, forge_world
+):
+    await tasks.add_repository()
+    flaky = "echo 'The registry did not answer.' > $TASK_FLAKY_FILE"
+    task = await tasks.create(
+        f"if grep -q task-flaky $TASK_PROMPT_FILE; then {flaky}; else echo a > a; fi"
+    )
+    first = await tasks.until(task["id"], "in-review")
+    forge_world.github.add_job(first["published_sha"], "unit", log="error: no answer")
+    await tasks.look_at_pulls()
+    done = await tasks.until(task["id"], "in-review", after=first)
+    assert "unit. The registry did not answer." in done["stage_reason"]
+    assert done["published_sha"] == first["published_sha"]
+    async with asyncio.timeout(30):
+        while not _has_rerun(forge_world):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.1)
+
+
+def _has_rerun(forge_world):
+    return any("rerun-failed-jobs" in each["path"] for each in forge_world.github.requests())

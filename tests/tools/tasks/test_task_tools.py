@@ -118,6 +118,16 @@ async def test_task_tools__have_descriptions_of_all_parameters(client, checkout)
             assert all(each["description"] for each in tool.input_schema["properties"].values())
 
 
+async def test_task_tools__a_flaky_failure_is_reported_instead_of_the_work(client, checkout):
+    report = {"title": "fix: nothing", "body": "Nothing."}
+    await said(client, "task_report", **report)
+    await said(client, "task_report", **report, flaky="The registry did not answer.")
+    assert checkout.read("task-flaky.md") == "The registry did not answer.\n"
+    assert not (checkout.directory / ".git/task-report.md").exists()
+    await said(client, "task_report", **report)
+    assert not (checkout.directory / ".git/task-flaky.md").exists()
+
+
 async def test_task_tools__a_copy_of_a_checkout_is_not_taken_for_the_task(client, checkout):
     copy = checkout.directory.with_name("copy")
     shutil.copytree(checkout.directory, copy)

@@ -226,7 +226,10 @@ class ForgeWrite(Row):
 
     __tablename__ = "forge_writes"
     __table_args__ = (
-        one_of("kind", "push", "pull", "comment", "reply", "label", "reviewers", "delete-branch"),
+        one_of(
+            "kind",
+            *("push", "pull", "comment", "reply", "label", "reviewers", "delete-branch", "rerun"),
+        ),
         UniqueConstraint("task_id", "kind", "key"),
         Index(
             "forge_writes_repository_idx",

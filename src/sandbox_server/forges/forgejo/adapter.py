@@ -177,6 +177,10 @@ class ForgejoAdapter(ForgejoPulls):
         del repository
         return check.summary.encode()[-max_bytes:]
 
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        del repository, checks
+        raise NotSupportedByForge(self._api.address.name, "Its API cannot rerun jobs.")
+
     async def may_write(self, repository: RepositoryFacts, login: str) -> bool:
         path = f"/repos/{repository.full_name}/collaborators/{quote(login, safe='')}/permission"
         try:

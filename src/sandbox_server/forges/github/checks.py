@@ -1,6 +1,11 @@
 import json
+from collections.abc import Sequence
 
-from sandbox_server.domain.errors import ForgePermissionMissing, ForgeResourceNotFound
+from sandbox_server.domain.errors import (
+    ForgePermissionMissing,
+    ForgeResourceNotFound,
+    NotSupportedByForge,
+)
 from sandbox_server.domain.tasks.forges import CheckFacts, RepositoryFacts, Validated
 from sandbox_server.forges.connection.answers import Answer
 from sandbox_server.forges.connection.client import Call
@@ -9,7 +14,10 @@ from sandbox_server.forges.github.models import (
     CheckRunDocument,
     CheckRuns,
     CombinedStatus,
+    JobDocument,
+    WorkflowRunDocument,
 )
+from sandbox_server.forges.github.permissions import RERUN
 from sandbox_server.forges.github.rest import PER_PAGE, GithubApi
 
 _ABSENT = (ForgePermissionMissing, ForgeResourceNotFound)
@@ -52,6 +60,28 @@ class GithubChecks:
             case "check-run":
                 return (await self._read_output(repository, check))[-max_bytes:]
         return check.summary.encode()[-max_bytes:]
+
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        """Rerun the failed jobs of the workflow runs; a run that has a newer attempt was rerun before."""
+        attempts: dict[int, int] = {}
+        for check in checks:
+            if check.origin == "job":
+                path = f"/actions/jobs/{check.external_id}"
+                job = (await self._ask_actions(repository, "GET", path)).read(JobDocument)
+                attempts[job.run_id] = job.run_attempt
+        if not attempts:
+            reason = "Only jobs of GitHub Actions can be rerun."
+            raise NotSupportedByForge(self._api.address.name, reason)
+        for run_id, attempt in attempts.items():
+            path = f"/actions/runs/{run_id}"
+            run = (await self._ask_actions(repository, "GET", path)).read(WorkflowRunDocument)
+            if run.run_attempt <= attempt:
+                await self._ask_actions(repository, "POST", f"{path}/rerun-failed-jobs")
+
+    async def _ask_actions(self, repository: RepositoryFacts, method: str, path: str) -> Answer:
+        call = self._api.call(repository, method, path, about="Rerun of failed jobs")
+        authorized = await self._api.credentials.authorize_for(repository, RERUN)
+        return await self._api.send(authorized, call)
 
     async def _ask(
         self, repository: RepositoryFacts, sha: str, name: str, known: dict[str, str]

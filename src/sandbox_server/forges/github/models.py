@@ -250,6 +250,15 @@ class Annotation(ForgeModel):
     message: str | None = None
 
 
+class JobDocument(ForgeModel):
+    run_id: int
+    run_attempt: int = 1
+
+
+class WorkflowRunDocument(ForgeModel):
+    run_attempt: int = 1
+
+
 class Permission(ForgeModel):
     permission: str = "none"
 

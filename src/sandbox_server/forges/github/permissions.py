@@ -1,14 +1,17 @@
 """The permissions that the server needs at GitHub, and how to find out what a credential lacks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox_server.domain.tasks.forges import GitAccess, MissingPermission
 
 API = "api"
 """The purpose of tokens for the REST API."""
-READY = "ready"
 CONTENTS = "contents"
+"""The purpose of tokens that comment on commits."""
+RERUN = "rerun"
+"""The purpose of tokens that rerun failed jobs."""
+READY = "ready"
 """The purpose of tokens that change drafts, for which GitHub wants write access to the contents."""
 
 _RANKS = {"read": 1, "write": 2, "admin": 3}
@@ -44,6 +47,9 @@ CHECKS = NeededPermission(name="checks", access="read", needed_for="follow CI", 
 ACTIONS = NeededPermission(
     name="actions", access="read", needed_for="read logs of failed CI jobs", is_required=False
 )
+RERUNS = NeededPermission(
+    name="actions", access="write", needed_for="rerun flaky CI jobs once", is_required=False
+)
 STATUSES = NeededPermission(
     name="statuses", access="read", needed_for="follow commit statuses", is_required=False
 )
@@ -54,7 +60,7 @@ WORKFLOWS = NeededPermission(
     is_required=False,
 )
 
-NEEDED = (METADATA, PUSH, PULLS, ISSUES, CHECKS, ACTIONS, STATUSES, WORKFLOWS)
+NEEDED = (METADATA, PUSH, PULLS, ISSUES, CHECKS, ACTIONS, RERUNS, STATUSES, WORKFLOWS)
 """All of them, as `…/check` reports them."""
 
 PERMISSIONS_OF: Mapping[str, tuple[NeededPermission, ...]] = {
@@ -70,6 +76,7 @@ PERMISSIONS_OF: Mapping[str, tuple[NeededPermission, ...]] = {
     API: (METADATA, PULLS, ISSUES, CHECKS, ACTIONS, STATUSES),
     READY: (METADATA, PULLS, PUSH),
     CONTENTS: (METADATA, PUSH),
+    RERUN: (METADATA, replace(RERUNS, is_required=True)),
 }
 """The least permissions for each purpose of a minted token."""
 

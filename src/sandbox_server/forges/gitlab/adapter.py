@@ -1,8 +1,12 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time
 from urllib.parse import quote
 
-from sandbox_server.domain.errors import ForgeResourceNotFound
+from sandbox_server.domain.errors import (
+    ForgePermissionMissing,
+    ForgeResourceNotFound,
+    NotSupportedByForge,
+)
 from sandbox_server.domain.tasks.forges import (
     CheckFacts,
     CredentialFacts,
@@ -29,6 +33,7 @@ from sandbox_server.forges.gitlab.notes import GitlabNotes
 
 _GIT_USER = "oauth2"
 _GONE = 404
+_RERUN_BEFORE = "not retryable"
 _NEEDED_SCOPES = {
     "api": "open merge requests, comment and follow pipelines",
 }
@@ -112,6 +117,20 @@ class GitlabAdapter(GitlabMergeRequests, GitlabNotes):
             max_bytes=max_bytes,
         )
         return b"" if answer.status == _GONE else answer.require_success(about=about).body
+
+    async def rerun_checks(self, repository: RepositoryFacts, checks: Sequence[CheckFacts]) -> None:
+        jobs = [each for each in checks if each.origin == "job"]
+        if not jobs:
+            raise NotSupportedByForge(
+                self._api.address.name, "Only jobs of pipelines can be rerun."
+            )
+        for job in jobs:
+            path = f"/projects/{repository.external_id}/jobs/{job.external_id}/retry"
+            try:
+                await self._api.write("POST", path, {}, about=f"Rerun of {job.name}")
+            except ForgePermissionMissing as error:
+                if _RERUN_BEFORE not in error.reason:
+                    raise
 
     async def may_write(self, repository: RepositoryFacts, login: str) -> bool:
         """Look the user up among all members: direct, of groups, and by invitation."""

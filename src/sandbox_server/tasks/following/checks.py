@@ -13,6 +13,7 @@ from sandbox_server.repositories.facts import facts_of
 from sandbox_server.tasks.following.failure_logs import describe_failure
 from sandbox_server.tasks.following.interventions import Interventions
 from sandbox_server.tasks.following.repository import FollowedPull, FollowedPullRepository
+from sandbox_server.tasks.following.reruns import Rerun, find_rerun, key_of
 from sandbox_server.tasks.following.verdict import FAILED, Overall, Verdict, judge
 from sandbox_server.tasks.service import Tasks
 
@@ -32,10 +33,18 @@ class CheckWatch:
         if verdict.overall is Overall.FAILURE:
             red = await _find_red_on_base(adapter, followed)
             verdict = judge(checks, now=followed.now, red_on_base=red)
+        rerun = await self._find_rerun(followed)
+        if rerun is not None and verdict.overall is Overall.FAILURE:
+            verdict = rerun.awaited(verdict, now=followed.now) or verdict
         await self._note(followed, verdict)
         if verdict.overall is Overall.FAILURE:
-            await self._act(adapter, followed, verdict)
+            await self._act(adapter, followed, verdict, rerun)
         return verdict
+
+    async def _find_rerun(self, followed: FollowedPull) -> Rerun | None:
+        pull = followed.pull
+        async with without_transaction(self._sessions) as session:
+            return await find_rerun(session, pull.repository_id, pull.head_sha)
 
     async def _refresh(self, adapter: ForgeAdapter, followed: FollowedPull) -> Sequence[ForgeCheck]:
         pull, sha = followed.pull, followed.pull.head_sha
@@ -63,13 +72,23 @@ class CheckWatch:
             await JobRepository(session).due(TASK, followed.task.id)
         followed.pull.checks = overall
 
-    async def _act(self, adapter: ForgeAdapter, followed: FollowedPull, verdict: Verdict) -> None:
+    async def _act(
+        self,
+        adapter: ForgeAdapter,
+        followed: FollowedPull,
+        verdict: Verdict,
+        rerun: Rerun | None,
+    ) -> None:
         task, settings = followed.task, RepositorySettings.of(followed.task.settings)
         if not settings.auto_fix or task.stage != Stage.IN_REVIEW:
             return
+        if rerun is not None and rerun.error is not None:
+            await self._say_that_it_was_not_rerun(followed, rerun)
+            return
+        key = key_of(verdict, rerun)
         async with without_transaction(self._sessions) as session:
             pulls = FollowedPullRepository(session)
-            if await pulls.has_message(task.id, MessageOrigin.CI, verdict.key):
+            if await pulls.has_message(task.id, MessageOrigin.CI, key):
                 return
             fixes = await pulls.count_fixes(task.id, since=followed.pull.green_at)
         if fixes >= settings.max_fixes:
@@ -79,14 +98,19 @@ class CheckWatch:
             return
         if await self._interventions.stop_loop(followed):
             return
-        report = await describe_failure(adapter, facts_of(followed.repository), verdict.failed)
+        facts = facts_of(followed.repository)
+        report = await describe_failure(adapter, facts, verdict.failed, is_second=rerun is not None)
         await self._tasks.add_message(
             task.id,
             origin=MessageOrigin.CI,
-            origin_ref=verdict.key,
+            origin_ref=key,
             text=report.text,
             data=report.data,
         )
+
+    async def _say_that_it_was_not_rerun(self, followed: FollowedPull, rerun: Rerun) -> None:
+        reason = f"The checks fail, which the agent reports as flaky: {rerun.reason} They could not be rerun: {rerun.error}"
+        await self._interventions.wait_for_person(followed, kind="checks-failed", reason=reason)
 
 
 async def _find_red_on_base(adapter: ForgeAdapter, followed: FollowedPull) -> set[str]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from sandbox_server.db.models import ForgeCheck
 from sandbox_server.domain.errors import ForgeError
-from sandbox_server.domain.tasks.forges import CheckConclusion, CheckFacts, RepositoryFacts
+from sandbox_server.domain.tasks.forges import RepositoryFacts
 from sandbox_server.forges.adapter import ForgeAdapter
+from sandbox_server.tasks.history_repository import facts_of_check
 from sandbox_server.tasks.quotes import Quote, with_quotes
 
 READ_BYTES = 2 * 2**20
@@ -36,9 +37,13 @@ class FailureReport:
 
 
 async def describe_failure(
-    adapter: ForgeAdapter, repository: RepositoryFacts, failed: Sequence[ForgeCheck]
+    adapter: ForgeAdapter,
+    repository: RepositoryFacts,
+    failed: Sequence[ForgeCheck],
+    *,
+    is_second: bool = False,
 ) -> FailureReport:
-    """Describe failed checks with the part of each log that says why."""
+    """Describe failed checks with the part of each log that says why; `is_second`: after their rerun."""
     shown, others = failed[:_MOST_LOGS], failed[_MOST_LOGS:]
     most = _ALL_LOGS // len(shown)
     quotes = [await _describe(adapter, repository, each, most) for each in shown]
@@ -46,8 +51,11 @@ async def describe_failure(
     text = f"These checks of commit {sha} have failed."
     if others:
         text += f" Failed too: {', '.join(each.name for each in others)}."
-    named = [{"name": each.name, "url": each.url} for each in failed]
-    return FailureReport(text, with_quotes(*quotes, sha=sha, checks=named))
+    if is_second:
+        text += " They were rerun once, and are not rerun again."
+    named = [{"id": each.external_id, "name": each.name, "url": each.url} for each in failed]
+    data = with_quotes(*quotes, sha=sha, checks=named, may_rerun=not is_second)
+    return FailureReport(text, data)
 
 
 async def _describe(
@@ -55,7 +63,7 @@ async def _describe(
 ) -> Quote:
     about = f"Check {check.name!r}: {check.conclusion}. {check.url or ''}".rstrip()
     try:
-        log = await adapter.read_check_log(repository, _facts(check), max_bytes=READ_BYTES)
+        log = await adapter.read_check_log(repository, facts_of_check(check), max_bytes=READ_BYTES)
     except ForgeError as error:
         if error.is_repeatable:
             raise
@@ -77,15 +85,3 @@ def excerpt_of(log: bytes, *, max_bytes: int = EXCERPT_BYTES) -> str:
     part = plain[begin : begin + max_bytes]
     head, tail = "[…]\n" if begin else "", "\n[…]" if begin + max_bytes < len(plain) else ""
     return head + part.decode(errors="replace") + tail
-
-
-def _facts(check: ForgeCheck) -> CheckFacts:
-    conclusion = None if check.conclusion is None else CheckConclusion(check.conclusion)
-    return CheckFacts(
-        external_id=check.external_id,
-        name=check.name,
-        origin=check.origin,
-        is_done=check.is_done,
-        conclusion=conclusion,
-        url=check.url,
-    )

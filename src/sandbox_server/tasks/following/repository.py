@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -92,7 +92,15 @@ class FollowedPullRepository:
     async def store_checks(
         self, repository_id: str, sha: str, checks: Sequence[CheckFacts]
     ) -> None:
-        """Store checks; `seen_at` stays the instant at which the present result was first seen."""
+        """Store all checks of a commit; `seen_at` stays the instant at which the present result was first seen.
+
+        A job that is rerun is a new check, and its forge does not list the old one any more.
+        """
+        present = [check.external_id for check in checks]
+        own = (ForgeCheck.repository_id == repository_id, ForgeCheck.sha == sha)
+        await self._session.execute(
+            delete(ForgeCheck).where(*own, ForgeCheck.external_id.not_in(present))
+        )
         if not checks:
             return
         added = insert(ForgeCheck).values(

@@ -5,15 +5,18 @@ from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import SaveTooLarge
 from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, RunOutcome, Stage
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+from sandbox_server.tasks.following.reruns import request_rerun
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
+from sandbox_server.tasks.outbox_repository import WriteOwner
+from sandbox_server.tasks.repository import TaskRepository
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.stages.checkout import SettledBranch, TaskCheckout
-from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE
+from sandbox_server.tasks.stages.prompt import FLAKY_FILE, QUESTION_FILE, REPORT_FILE
 from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns, end_processes
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.task_file import SUMMARY_FILE
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
-from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
+from sandbox_server.tasks.transitions import TaskMove, TaskTransitions, apply_move, lock_seen
 from sandbox_server.tasks.wording import conventional
 
 _LONGEST_WORDS = 4000
@@ -70,16 +73,40 @@ class AfterRun:
             move = TaskMove(stage=Stage.PUBLISHING, reason="The agent has reported.")
             await self._transitions.commit(task, move)
             return AGAIN
+        is_unchanged = last.head_after == last.head_before
+        if is_unchanged and task.report.get("flaky") and await self._rerun(work, last):
+            return AGAIN
         if task.head_sha in (None, task.base_sha):
             raise Blocked(
                 WaitKind.NOTHING_CHANGED,
                 f"Nothing was changed. The agent's last words: {_last_words(last)}",
             )
-        if task.published_sha is not None and last.head_after == last.head_before:
+        if task.published_sha is not None and is_unchanged:
             return await self._without_change(work, last)
         move = TaskMove(stage=Stage.CHECKING, reason="The agent has finished.")
         await self._transitions.commit(task, move)
         return AGAIN
+
+    async def _rerun(self, work: TaskWork, last: TaskRun) -> bool:
+        """Have failed jobs rerun that the agent reports as flaky; returns False if they were before."""
+        task = work.task
+        async with self._sessions.begin() as session:
+            row = await lock_seen(session, task)
+            pull = await TaskRepository(session).find_pull(task.id)
+            if pull is None and task.head_sha not in (None, task.base_sha):
+                return False  # there is work to publish
+            said = await request_rerun(
+                session,
+                WriteOwner(forge_id=work.repository.forge_id, repository_id=work.repository.id),
+                await TaskHistoryRepository(session).list_told(task.id, last.number),
+                reason=str(task.report["flaky"]),
+                number=None if pull is None else pull.number,
+            )
+            if said is not None:
+                followed = TaskMove(stage=Stage.IN_REVIEW, reason=said)
+                move = work.ending(Stage.DONE, said) if pull is None else followed
+                await apply_move(session, row, move)
+        return said is not None
 
     async def _keep(
         self, work: TaskWork, used: UsableSandbox, run: TaskRun, result: RunResult
@@ -122,7 +149,9 @@ class AfterRun:
     ) -> dict[str, object]:
         """Keep what the agent reported last: title and body of the pull request, and its last words."""
         told = await self._checkout.take_file(used, task, SUMMARY_FILE)
-        report = {**task.report, "summary": (told or result.summary)[-_LONGEST_WORDS:]}
+        flaky = await self._checkout.take_file(used, task, FLAKY_FILE)
+        summary = (told or flaky or result.summary)[-_LONGEST_WORDS:]
+        report = {**task.report, "summary": summary, "flaky": flaky}
         text = await self._checkout.take_file(used, task, REPORT_FILE)
         if text is not None:
             title, _, body = text.partition("\n")

@@ -9,7 +9,13 @@ from sandbox_server.domain.commands import CommandRequest
 from sandbox_server.domain.tasks.stages import MessageOrigin, RunKind
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.stages.checkout import TaskCheckout
-from sandbox_server.tasks.stages.prompt import QUESTION_FILE, REPORT_FILE, PromptFacts, build_prompt
+from sandbox_server.tasks.stages.prompt import (
+    FLAKY_FILE,
+    QUESTION_FILE,
+    REPORT_FILE,
+    PromptFacts,
+    build_prompt,
+)
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.task_file import (
     SUMMARY_FILE,
@@ -19,7 +25,7 @@ from sandbox_server.tasks.stages.task_file import (
 )
 from sandbox_server.tasks.stages.work import TaskWork
 
-ANSWER_FILES = (REPORT_FILE, QUESTION_FILE, SUMMARY_FILE)
+ANSWER_FILES = (REPORT_FILE, QUESTION_FILE, SUMMARY_FILE, FLAKY_FILE)
 
 _SHORTEST_POLL = timedelta(seconds=0.5)
 _LONGEST_POLL = timedelta(seconds=5)
@@ -55,7 +61,7 @@ class AgentRequests:
         task, used = work.task, await self._sandboxes.use(work)
         async with without_transaction(self._sessions) as session:
             history = TaskHistoryRepository(session)
-            published = task.published_sha
+            published = task.published_sha or task.labels.get("sha")
             facts = TaskFacts(
                 run_number=run.number,
                 messages=await history.list_messages(task.id, limit=_MOST_MESSAGES),
@@ -84,6 +90,7 @@ class AgentRequests:
                 "TASK_PROMPT_FILE": path,
                 "TASK_REPORT_FILE": f"{task.directory}/{REPORT_FILE}",
                 "TASK_QUESTION_FILE": f"{task.directory}/{QUESTION_FILE}",
+                "TASK_FLAKY_FILE": f"{task.directory}/{FLAKY_FILE}",
             },
         )
 

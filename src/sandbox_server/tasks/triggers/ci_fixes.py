@@ -4,6 +4,7 @@ from sandbox_server.domain.tasks.stages import PullRequestWish, TaskSource
 from sandbox_server.tasks.creation import TaskRequest
 from sandbox_server.tasks.following.failure_logs import describe_failure
 from sandbox_server.tasks.following.repository import FollowedPullRepository
+from sandbox_server.tasks.following.reruns import Rerun, find_rerun, key_of
 from sandbox_server.tasks.following.verdict import PATIENCE, Overall, Verdict, judge
 from sandbox_server.tasks.triggers.repository import TriggerRepository
 from sandbox_server.tasks.triggers.starting import TaskStarter
@@ -29,12 +30,16 @@ class CiFixes:
             if await TriggerRepository(session).is_branch_of_task(trigger.repository.id, branch):
                 return Result("Ignored: the branch belongs to a task.")
         verdict = await self._judge(trigger, sha)
+        async with without_transaction(self._sessions) as session:
+            rerun = await find_rerun(session, trigger.repository.id, sha)
+        if rerun is not None and verdict.overall is Overall.FAILURE:
+            verdict = rerun.awaited(verdict, now=trigger.now) or verdict
         if verdict.overall is Overall.PENDING:
             look_at = min(verdict.look_at or trigger.now + PATIENCE, trigger.now + PATIENCE)
             return Result("Checks are still running.", look_at)
         if verdict.overall is not Overall.FAILURE:
             return Result("Ignored: no check of the commit fails any more.")
-        return await self._start(trigger, branch, verdict)
+        return await self._start(trigger, branch, verdict, rerun)
 
     async def _judge(self, trigger: Trigger, sha: str) -> Verdict:
         answer = await trigger.adapter.list_checks(trigger.facts, sha)
@@ -44,8 +49,13 @@ class CiFixes:
             checks = await pulls.list_checks(trigger.repository.id, sha)
         return judge(checks, now=trigger.now)
 
-    async def _start(self, trigger: Trigger, branch: str, verdict: Verdict) -> Result:
-        report = await describe_failure(trigger.adapter, trigger.facts, verdict.failed)
+    async def _start(
+        self, trigger: Trigger, branch: str, verdict: Verdict, rerun: Rerun | None
+    ) -> Result:
+        is_second, key = rerun is not None, key_of(verdict, rerun)
+        report = await describe_failure(
+            trigger.adapter, trigger.facts, verdict.failed, is_second=is_second
+        )
         names = ", ".join(sorted({check.name for check in verdict.failed}))
         sha = verdict.failed[0].sha
         request = TaskRequest(
@@ -58,9 +68,9 @@ class CiFixes:
             pull_request=PullRequestWish.COMMENT if _is_comment(trigger) else None,
             base=branch,
             metadata={"sha": sha},
-            data={"trigger": f"ci/{branch}/{verdict.key}", "checks": names},
+            data={"trigger": f"ci/{branch}/{key}", "checks": names},
         )
-        return await self._starter.start(trigger, request, then=(verdict.key, report))
+        return await self._starter.start(trigger, request, then=(key, report))
 
 
 def _is_comment(trigger: Trigger) -> bool:

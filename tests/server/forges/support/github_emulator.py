@@ -29,7 +29,7 @@ PERMISSIONS = {
     "issues": "write",
     "checks": "read",
     "statuses": "read",
-    "actions": "read",
+    "actions": "write",
 }
 EVENTS = (
     "check_run check_suite create issue_comment issues pull_request pull_request_review "

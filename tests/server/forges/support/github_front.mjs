@@ -1,7 +1,7 @@
 // Stands before an emulated GitHub and mends what it does differently from GitHub:
 // unknown tokens are 401, a second pull request for a head is 422, as is a head that does not exist or has no commits; pull requests
 // follow their branch and say `synchronize`; ETags and 304; GraphQL's two mutations of drafts; commit statuses; replies to reviews;
-// logs of jobs; the user of an App; a push webhook for a new branch; comments on pull requests in webhooks; delivery ids that are unique.
+// logs and reruns of jobs; the user of an App; a push webhook for a new branch; comments on pull requests in webhooks; delivery ids that are unique.
 //
 // /_world/… is for tests: faults, revoked tokens, requests that were seen, access of git, commits whose id differs here.
 import { createHash, createHmac, randomUUID } from 'node:crypto'
@@ -42,6 +42,7 @@ export class Front {
     this.moved = new Map() // repository and ref -> when it was pushed last
     this.statuses = new Map()
     this.logs = new Map()
+    this.reruns = new Map() // a job -> the job of the next attempt
     this.pending = new Set()
   }
 
@@ -103,6 +104,11 @@ export class Front {
     if (method === 'POST' && (found = path.match(/^\/repos\/([^/]+\/[^/]+)\/statuses\/([^/]+)$/))) return this.addStatus(found[1], found[2], JSON.parse(body))
     if ((found = path.match(/\/actions\/jobs\/(\d+)\/logs$/)) && this.logs.has(found[1])) {
       return { status: 200, headers: { 'content-type': 'text/plain' }, body: this.logs.get(found[1]) }
+    }
+    if ((found = path.match(/\/actions\/jobs\/(\d+)$/)) && this.logs.has(found[1])) return json(200, { id: Number(found[1]), run_id: Number(found[1]), run_attempt: 1 })
+    if ((found = path.match(/^(\/repos\/[^/]+\/[^/]+)\/actions\/runs\/(\d+)(\/rerun-failed-jobs)?$/)) && this.logs.has(found[2])) {
+      if (found[3]) await this.rerun(found[1], found[2])
+      return found[3] ? json(201, {}) : json(200, { id: Number(found[2]), run_attempt: this.reruns.has(found[2]) ? 2 : 1 })
     }
     if (method === 'POST' && (found = path.match(/^(\/repos\/.+\/pulls\/\d+\/comments)\/(\d+)\/replies$/))) {
       const document = { ...JSON.parse(body), in_reply_to_id: Number(found[2]) }
@@ -184,8 +190,18 @@ export class Front {
     if (moved && moved > pull.updated_at) pull.updated_at = moved
   }
 
+  // Each job is the only one of its workflow run here.
+  async rerun(repository, id) {
+    const { document: job } = await this.ask('GET', `${repository}/check-runs/${id}`)
+    const wanted = { name: job.name, head_sha: job.head_sha, status: 'in_progress' }
+    const { document: next } = await this.ask('POST', `${repository}/check-runs`, wanted)
+    this.reruns.set(id, next.id)
+    this.logs.set(String(next.id), '')
+  }
+
   withJobs(told) {
     const document = JSON.parse(told.body)
+    if (document.check_runs) document.check_runs = document.check_runs.filter((run) => !this.reruns.has(String(run.id)))
     for (const run of document.check_runs ?? [document]) {
       if (this.logs.has(String(run.id))) run.app = { id: 15368, slug: 'github-actions', name: 'GitHub Actions' }
     }
