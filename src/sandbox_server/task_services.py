@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.tasks.stages import Stage
+from sandbox_server.domain.tasks.stages import AttemptState, Stage
 from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.forges.redelivery import Redelivery
 from sandbox_server.forges.service import Forges
@@ -18,6 +18,7 @@ from sandbox_server.jobs.kinds import (
     FORGE_WRITES,
     PULL_REQUEST,
     TASK,
+    TASK_ATTEMPT,
     TASK_SAVE,
     WEBHOOK_DELIVERY,
     WEBHOOK_REDELIVERY,
@@ -25,6 +26,16 @@ from sandbox_server.jobs.kinds import (
 from sandbox_server.jobs.worker import Handler
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.snapshots.service import SnapshotService
+from sandbox_server.tasks.attempts.agent_run import AttemptAgent, AttemptStart
+from sandbox_server.tasks.attempts.checks import AttemptChecks
+from sandbox_server.tasks.attempts.choosing import AttemptChoice
+from sandbox_server.tasks.attempts.ending import AttemptEnd, AttemptsEnding
+from sandbox_server.tasks.attempts.reconciler import AttemptReconciler
+from sandbox_server.tasks.attempts.runs import AttemptRuns
+from sandbox_server.tasks.attempts.sandboxes import AttemptSandboxes
+from sandbox_server.tasks.attempts.snapshots import AttemptSnapshots
+from sandbox_server.tasks.attempts.transitions import AttemptTransitions
 from sandbox_server.tasks.automatic_saves import IntervalSaves
 from sandbox_server.tasks.following.follower import PullRequestFollower
 from sandbox_server.tasks.history import TaskHistory
@@ -65,6 +76,7 @@ class TaskParts:
     git: GitServices
     saves: TaskSaves
     save_every: timedelta
+    snapshots: SnapshotService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +87,7 @@ class TaskServices:
     history: TaskHistory
     overlaps: TaskOverlaps
     reconciler: TaskReconciler
+    attempts: AttemptReconciler
     interval_saves: IntervalSaves
     follower: PullRequestFollower
     outbox: OutboxWorker
@@ -85,6 +98,7 @@ class TaskServices:
     def handlers(self) -> dict[str, Handler]:
         return {
             TASK: self.reconciler.reconcile,
+            TASK_ATTEMPT: self.attempts.reconcile,
             TASK_SAVE: self.interval_saves.work,
             PULL_REQUEST: self.follower.work,
             FORGE_WRITES: self.outbox.work,
@@ -103,6 +117,9 @@ def build_task_services(parts: TaskParts) -> TaskServices:
     tasks = Tasks(sessions, parts.repositories)
     sandboxes = TaskSandboxes(sessions, parts.controller, parts.repositories, transitions)
     checkouts, task_repositories = parts.git.checkouts, parts.git.scratch
+    agents = _agent_parts(parts, sandboxes=sandboxes, runs=runs, transitions=transitions)
+    attempts = _attempts(parts, agents, sandboxes=sandboxes, runs=runs)
+    snapshots = AttemptSnapshots(sessions, sandboxes, parts.snapshots, transitions)
     ending = Ending(
         sessions,
         sandboxes=sandboxes,
@@ -114,12 +131,21 @@ def build_task_services(parts: TaskParts) -> TaskServices:
     )
     steps = _steps(
         parts,
+        agents,
         tasks=tasks,
         sandboxes=sandboxes,
         runs=runs,
         checkouts=checkouts,
         repositories=task_repositories,
         transitions=transitions,
+    )
+    steps[Stage.WORKING] = AttemptChoice(
+        sessions,
+        sandboxes=sandboxes,
+        snapshots=snapshots,
+        saves=parts.saves,
+        repositories=task_repositories,
+        agent_work=steps[Stage.WORKING],
     )
     return TaskServices(
         tasks=tasks,
@@ -138,7 +164,14 @@ def build_task_services(parts: TaskParts) -> TaskServices:
             repositories=parts.repositories,
             task_repositories=task_repositories,
         ),
-        reconciler=TaskReconciler(sessions, forges=forges, runs=runs, steps=steps, ending=ending),
+        reconciler=TaskReconciler(
+            sessions,
+            forges=forges,
+            runs=runs,
+            steps=steps,
+            ending=AttemptsEnding(sessions, snapshots, ending),
+        ),
+        attempts=attempts,
         interval_saves=IntervalSaves(
             sessions, parts.controller, parts.saves, every=parts.save_every
         ),
@@ -151,8 +184,67 @@ def build_task_services(parts: TaskParts) -> TaskServices:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _AgentParts:
+    """What runs of agents need, in tasks and in attempts."""
+
+    checkout: TaskCheckout
+    requests: AgentRequests
+    after_run: AfterRun
+
+
+def _agent_parts(
+    parts: TaskParts, *, sandboxes: TaskSandboxes, runs: TaskRuns, transitions: TaskTransitions
+) -> _AgentParts:
+    checkout = TaskCheckout(SandboxWork())
+    return _AgentParts(
+        checkout=checkout,
+        requests=AgentRequests(parts.sessions, sandboxes, checkout),
+        after_run=AfterRun(
+            parts.sessions,
+            sandboxes=sandboxes,
+            checkout=checkout,
+            saves=parts.saves,
+            runs=runs,
+            transitions=transitions,
+        ),
+    )
+
+
+def _attempts(
+    parts: TaskParts, agents: _AgentParts, *, sandboxes: TaskSandboxes, runs: TaskRuns
+) -> AttemptReconciler:
+    sessions = parts.sessions
+    transitions, own_runs = AttemptTransitions(sessions), AttemptRuns(sessions, runs)
+    own = AttemptSandboxes(sessions, parts.controller, sandboxes, parts.saves, transitions)
+    agent = AttemptAgent(
+        sessions,
+        sandboxes=sandboxes,
+        checkout=agents.checkout,
+        runs=own_runs,
+        requests=agents.requests,
+        after_run=agents.after_run,
+        save_every=parts.save_every,
+        transitions=transitions,
+    )
+    checks = AttemptChecks(sandboxes=sandboxes, runs=own_runs, transitions=transitions)
+    return AttemptReconciler(
+        sessions,
+        runs=own_runs,
+        sandboxes=sandboxes,
+        steps={
+            AttemptState.QUEUED: AttemptStart(own, transitions),
+            AttemptState.WORKING: agent,
+            AttemptState.CHECKING: checks,
+        },
+        end=AttemptEnd(own=own, sandboxes=sandboxes, runs=own_runs, transitions=transitions),
+        transitions=transitions,
+    )
+
+
 def _steps(
     parts: TaskParts,
+    agents: _AgentParts,
     *,
     tasks: Tasks,
     sandboxes: TaskSandboxes,
@@ -162,22 +254,15 @@ def _steps(
     transitions: TaskTransitions,
 ) -> dict[Stage, Step]:
     sessions, saves = parts.sessions, parts.saves
-    checkout = TaskCheckout(SandboxWork())
+    checkout = agents.checkout
     pull_requests = PullRequests(sessions, parts.forges, transitions)
     agent_work = AgentWork(
         sessions,
         sandboxes=sandboxes,
         checkout=checkout,
         runs=runs,
-        requests=AgentRequests(sessions, sandboxes, checkout),
-        after_run=AfterRun(
-            sessions,
-            sandboxes=sandboxes,
-            checkout=checkout,
-            saves=saves,
-            runs=runs,
-            transitions=transitions,
-        ),
+        requests=agents.requests,
+        after_run=agents.after_run,
         save_every=parts.save_every,
     )
     return {

@@ -211,6 +211,7 @@ def _assemble(
             git=git,
             saves=saves,
             save_every=timedelta(seconds=settings.save_every_s),
+            snapshots=use_cases.snapshots,
         )
     )
     scheduler.add_handlers(task_services.handlers)

@@ -134,7 +134,7 @@ def calls_of(client):
         "pack_directory": files.stream_archive("x", kind="tar.gz"),
         "unpack_archive": files.unpack("x", b""),
         "create_task": client.create_task(
-            "acme/widgets", instructions="x", issue=1, agent="claude", budget={"runs": 1}
+            "acme/widgets", instructions="x", issue=1, attempts=[{"agent": "claude"}, {}]
         ),
         "list_tasks": client.list_tasks(repository="a/b", stages=["queued"], states=["idle"]),
         "list_task_overlaps": client.list_task_overlaps(repository="a/b"),
@@ -145,6 +145,7 @@ def calls_of(client):
         "approve_task": client.approve_task(ID, head="0" * 40),
         "archive_task": client.archive_task(ID),
         "list_task_runs": client.list_task_runs(ID),
+        "list_task_attempts": client.list_task_attempts(ID),
         "list_task_messages": client.list_task_messages(ID),
         "list_task_saves": client.list_task_saves(ID),
         "save_task": client.save_task(ID),

@@ -80,6 +80,12 @@ class AsyncTasks(AsyncRepositories):
         """List the runs of the agent, the setup and the checks, oldest first."""
         return list_all(self._transport, _path(task_id, "runs"), models.Page[models.TaskRunRead])
 
+    def list_task_attempts(self, task_id: str) -> AsyncGenerator[models.TaskAttemptRead, None]:
+        """List the attempts at a task: their agents, what came of each, and which one was chosen."""
+        return list_all(
+            self._transport, _path(task_id, "attempts"), models.Page[models.TaskAttemptRead]
+        )
+
     def list_task_messages(self, task_id: str) -> AsyncGenerator[models.TaskMessageRead, None]:
         """List what the agent was told, or will be, oldest first."""
         return list_all(
@@ -122,7 +128,7 @@ class AsyncTasks(AsyncRepositories):
     async def get_task_diff(
         self, task_id: str, *, old: str = "base", new: str = "head", path: str | None = None
     ) -> models.TaskDiff:
-        """Compare two of `base`, `head`, `published`, `run:N` and `save:N`."""
+        """Compare two of `base`, `head`, `published`, `run:N`, `save:N` and `attempt:N`."""
         query: Mapping[str, str | None] = {"from": old, "to": new, "path": path}
         return await self._transport.fetch(
             models.TaskDiff, call("GET", _path(task_id, "diff"), query=query)

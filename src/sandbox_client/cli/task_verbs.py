@@ -19,7 +19,19 @@ def add_task_verbs(verbs: Verbs, *, is_named: bool) -> None:
     tasks = _group(verbs, "task", does, "TASK_COMMAND")
     if not is_named:
         return
-    for add in (_run, _list, _show, _watch, _diff, _overlaps, _message, _cancel, _approve, _retry):
+    for add in (
+        _run,
+        _list,
+        _show,
+        _watch,
+        _attempts,
+        _diff,
+        _overlaps,
+        _message,
+        _cancel,
+        _approve,
+        _retry,
+    ):
         add(tasks)
 
 
@@ -77,6 +89,17 @@ def _run(tasks: Verbs) -> None:
     worker = parser.add_mutually_exclusive_group()
     worker.add_argument("--agent", choices=AGENTS, help="agent (default: the repository's)")
     worker.add_argument("--command", metavar="COMMAND", help="shell command instead of an agent")
+    worker.add_argument(
+        "--attempt",
+        action="append",
+        default=[],
+        dest="each_attempt",
+        metavar="AGENT[:MODEL]",
+        help="agent of one of several attempts, of which the best is published (repeatable)",
+    )
+    parser.add_argument(
+        "--attempts", type=count, metavar="N", help="have N agents work side by side (2 to 8)"
+    )
     parser.add_argument("--model", help="model of the agent")
     parser.add_argument(
         "--pull-request", choices=PULL_REQUESTS, help="default: the repository's setting"
@@ -131,7 +154,7 @@ def _watch(tasks: Verbs) -> None:
 def _diff(tasks: Verbs) -> None:
     does = "show what a task has changed; its sandbox may be gone"
     parser = add_verb(tasks, "diff", does, "tasks.diff:diff")
-    points = "base, head, published, run:N or save:N"
+    points = "base, head, published, run:N, save:N or attempt:N"
     parser.add_argument(
         "--from", dest="old", default="base", metavar="POINT", help=f"{points} (default: base)"
     )
@@ -140,6 +163,11 @@ def _diff(tasks: Verbs) -> None:
     parser.add_argument("--stat", action="store_true", help="print only the names of the files")
     parser.add_argument("--no-pager", action="store_true", help="do not start a pager")
     _add_task(parser)
+
+
+def _attempts(tasks: Verbs) -> None:
+    does = "list the attempts at a task, what came of each, and which one was chosen"
+    _add_task(add_verb(tasks, "attempts", does, "tasks.attempts:list_attempts"))
 
 
 def _overlaps(tasks: Verbs) -> None:

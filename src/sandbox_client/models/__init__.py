@@ -120,6 +120,8 @@ if TYPE_CHECKING:
     from sandbox_client.models.snapshots import SnapshotRead as SnapshotRead
     from sandbox_client.models.snapshots import SnapshotState as SnapshotState
     from sandbox_client.models.tasks import TaskApprove as TaskApprove
+    from sandbox_client.models.tasks import TaskAttemptCreate as TaskAttemptCreate
+    from sandbox_client.models.tasks import TaskAttemptRead as TaskAttemptRead
     from sandbox_client.models.tasks import TaskBudget as TaskBudget
     from sandbox_client.models.tasks import TaskCheckRead as TaskCheckRead
     from sandbox_client.models.tasks import TaskCreate as TaskCreate
@@ -303,6 +305,8 @@ _WHERE = {
     "Stats": "operations",
     "Storable": "wire",
     "TaskApprove": "tasks",
+    "TaskAttemptCreate": "tasks",
+    "TaskAttemptRead": "tasks",
     "TaskBudget": "tasks",
     "TaskCheckRead": "tasks",
     "TaskCreate": "tasks",

@@ -2,7 +2,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from sandbox_client.models.agent_runs import AgentName
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
@@ -23,6 +23,19 @@ _LONGEST_TITLE = 200
 _LARGEST_ISSUE = 2**31 - 1
 
 TaskLogItem = LogEvent | LogRecord | LogGap
+
+
+FEWEST_ATTEMPTS = 2
+MOST_ATTEMPTS = 8
+
+Command = Annotated[
+    Storable,
+    Field(
+        min_length=1,
+        max_length=_LONGEST_COMMAND,
+        description="Shell command to run instead of an agent. It reads the prompt from `$TASK_PROMPT_FILE`.",
+    ),
+]
 
 
 class TaskStage(StrEnum):
@@ -83,6 +96,34 @@ class TaskBudget(RequestModel):
     ) = None
 
 
+class TaskAttemptCreate(RequestModel):
+    """The agent of one of several attempts."""
+
+    agent: AgentName | None = None
+    command: Command | None = None
+    model: Name | None = None
+
+    @model_validator(mode="after")
+    def _require_one(self) -> "TaskAttemptCreate":
+        if self.agent is not None and self.command is not None:
+            raise ValueError("Send `agent` or `command`, not both.")
+        return self
+
+
+def _form_of_attempts(value: object) -> str:
+    return "list" if isinstance(value, list | tuple) else "count"
+
+
+_AttemptCount = Annotated[int, Field(ge=FEWEST_ATTEMPTS, le=MOST_ATTEMPTS, strict=True)]
+_AttemptList = Annotated[
+    list[TaskAttemptCreate], Field(min_length=FEWEST_ATTEMPTS, max_length=MOST_ATTEMPTS)
+]
+TaskAttempts = Annotated[
+    Annotated[_AttemptCount, Tag("count")] | Annotated[_AttemptList, Tag("list")],
+    Discriminator(_form_of_attempts),
+]
+
+
 class TaskCreate(RequestModel):
     """Work on a repository, described by a text, an issue, or both."""
 
@@ -97,18 +138,17 @@ class TaskCreate(RequestModel):
         | None
     ) = None
     agent: AgentName | None = None
-    command: (
+    command: Command | None = None
+    model: Name | None = None
+    attempts: (
         Annotated[
-            Storable,
+            TaskAttempts,
             Field(
-                min_length=1,
-                max_length=_LONGEST_COMMAND,
-                description="Shell command to run instead of an agent. It reads the prompt from `$TASK_PROMPT_FILE`.",
+                description="Work on copies of the prepared sandbox side by side, 2 to 8 times: how many times, or with which agent each. The best result is published.",
             ),
         ]
         | None
     ) = None
-    model: Name | None = None
     budget: TaskBudget = Field(default_factory=TaskBudget)
     pull_request: (
         Annotated[TaskPullRequest, Field(description="Default: the repository's setting.")] | None
@@ -122,6 +162,8 @@ class TaskCreate(RequestModel):
             raise ValueError("Send `instructions`, `issue`, or both.")
         if self.agent is not None and self.command is not None:
             raise ValueError("Send `agent` or `command`, not both.")
+        if isinstance(self.attempts, list) and {self.agent, self.command, self.model} != {None}:
+            raise ValueError("Send `agent`, `command` and `model` with each of `attempts`.")
         return self
 
 
@@ -218,6 +260,8 @@ class TaskRead(ResponseModel):
     published_sha: str | None
     summary: Annotated[str, Field(description="As the agent reported it.")] | None
     limits: TaskLimits
+    attempts: Annotated[int, Field(description="How many attempts it has; 0: one agent works.")]
+    chosen_attempt: int | None
     metadata: dict[str, str]
     priority: int
     created_at: datetime
@@ -236,11 +280,41 @@ class TaskMessageRead(ResponseModel):
     created_at: datetime
 
 
+class TaskAttemptRead(ResponseModel):
+    """One of several attempts at a task, in a sandbox of its own."""
+
+    number: int
+    agent: AgentName | None
+    command: str | None
+    model: str | None
+    state: Literal["queued", "working", "checking", "finished", "chosen", "not-chosen", "cancelled"]
+    state_at: datetime
+    reason: Annotated[str, Field(description="For example why it was not chosen.")] | None
+    waits_for: (
+        Annotated[TaskWait, Field(description="What a person is asked if it is chosen.")] | None
+    )
+    sandbox_id: str | None
+    head_sha: str | None
+    checks: (
+        Annotated[str, Field(description="Outcome of the repository's checks, as of a run.")] | None
+    )
+    runs: int
+    cost_usd: float
+    files: Annotated[int, Field(description="Changed files, counted when one is chosen.")]
+    added: Annotated[int, Field(description="Added lines.")]
+    removed: Annotated[int, Field(description="Removed lines.")]
+    created_at: datetime
+    ended_at: (
+        Annotated[datetime, Field(description="Its sandbox is deleted, or the task's.")] | None
+    )
+
+
 class TaskRunRead(ResponseModel):
     """One run of the agent, the setup or the checks. Its output is that of the command."""
 
     number: int
     kind: Literal["agent", "setup", "checks"]
+    attempt: int | None
     cause: str
     sandbox_id: str
     command_id: str | None
@@ -263,6 +337,7 @@ class TaskSaveRead(ResponseModel):
 
     number: int
     run: int | None
+    attempt: int | None
     kind: Annotated[
         Literal["wip", "head"],
         Field(description="`wip`: a commit of the server, with changes that were not committed."),

@@ -14,6 +14,7 @@ CHECKOUT = "checkout"  # a sandbox's id: check out the repository that was reque
 REPOSITORY = "repository"  # a repository's id: fetch its mirror
 PREPARATION = "preparation"  # a repository's id: prepare the snapshot that its sandboxes start from
 TASK = "task"  # a task's id, for as long as the task is open
+TASK_ATTEMPT = "task-attempt"  # `{task id}/{number}`, for as long as the attempt is open
 TASK_SAVE = "task-save"  # a task's id: take the work out of its sandbox
 FORGE_WRITES = "forge-writes"  # a forge's id: its writes, one after the other
 WEBHOOK_DELIVERY = "webhook-delivery"  # the id of our row

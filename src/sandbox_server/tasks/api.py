@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of
 from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.http.sse import EVENT_STREAM, ListenerDep
 from sandbox_server.log.event_repository import EventFilter
-from sandbox_server.tasks.creation import TaskRequest
+from sandbox_server.tasks.creation import AttemptRequest, TaskRequest
 from sandbox_server.tasks.service import TaskQuery, Tasks
 from sandbox_server.tasks.views import view_message, view_task
 
@@ -147,6 +148,7 @@ def _to_request(body: TaskCreate) -> TaskRequest:
         agent=body.agent,
         command=body.command,
         model=body.model,
+        attempts=_attempts_of(body),
         pull_request=body.pull_request,
         budget_usd=budget.usd,
         max_runs=budget.runs,
@@ -155,6 +157,16 @@ def _to_request(body: TaskCreate) -> TaskRequest:
         metadata=body.metadata,
         priority=body.priority,
     )
+
+
+def _attempts_of(body: TaskCreate) -> Sequence[AttemptRequest]:
+    if isinstance(body.attempts, int):
+        same = AttemptRequest(agent=body.agent, command=body.command, model=body.model)
+        return [same] * body.attempts
+    return [
+        AttemptRequest(agent=one.agent, command=one.command, model=one.model)
+        for one in body.attempts or ()
+    ]
 
 
 def _stages(stages: list[TaskStage] | None, states: list[TaskState] | None) -> frozenset[str]:

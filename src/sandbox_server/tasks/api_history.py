@@ -5,6 +5,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from sandbox_client.models import (
     Page,
     SandboxRead,
+    TaskAttemptRead,
     TaskCheckRead,
     TaskDiff,
     TaskLogItem,
@@ -34,6 +35,7 @@ from sandbox_server.tasks.api import TasksDep
 from sandbox_server.tasks.history import TaskHistory
 from sandbox_server.tasks.log_source import TaskLogSource
 from sandbox_server.tasks.views import (
+    view_attempt,
     view_check,
     view_diff,
     view_message,
@@ -46,7 +48,7 @@ HistoryDep = Annotated[TaskHistory, depends_on(TaskHistory)]
 ViewsDep = Annotated[SandboxViews, depends_on(SandboxViews)]
 RestoreBody = Annotated[TaskSaveRestore, Body(default_factory=TaskSaveRestore)]
 SaveNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
-_POINTS = "`base`, `head`, `published`, `run:N` (after run N) or `save:N`."
+_POINTS = "`base`, `head`, `published`, `run:N` (after run N), `save:N` or `attempt:N`."
 Point = Annotated[str, Query(max_length=20, description=_POINTS)]
 OldPoint = Annotated[str, Query(alias="from", max_length=20, description=_POINTS)]
 ChangedPath = Annotated[
@@ -74,6 +76,15 @@ async def list_task_runs(
     after = read_number(cursor) or 0
     rows = await tasks.list_runs(caller, task_id, after=after, limit=limit + 1)
     return page_of(rows, [view_run(row) for row in rows], limit=limit, position=lambda r: r.number)
+
+
+@router.get("/attempts")
+async def list_task_attempts(
+    task_id: TaskIdPath, caller: Reader, tasks: TasksDep
+) -> Page[TaskAttemptRead]:
+    """List the attempts at a task in one page: their agents, what came of each, and which one was chosen."""
+    attempts = [view_attempt(row) for row in await tasks.list_attempts(caller, task_id)]
+    return Page(items=attempts, next_cursor=None)
 
 
 @router.get("/messages")

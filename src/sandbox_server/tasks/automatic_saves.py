@@ -1,7 +1,7 @@
 import logging
 from datetime import datetime, timedelta
 
-from sandbox_server.db.models import Sandbox, Task
+from sandbox_server.db.models import Sandbox, Task, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import ServerCaller
 from sandbox_server.domain.errors import SandboxError
@@ -34,25 +34,25 @@ class IntervalSaves:
         self._every = every
 
     async def work(self, job: LeasedJob) -> datetime | None:
-        """Save the work of a task whose run has not ended; returns when to save again."""
+        """Save the work of each run of a task that has not ended; returns when to save again."""
         async with without_transaction(self._sessions) as session:
             found = await TaskRepository(session).find(job.subject)
-            run = await TaskSaveRepository(session).find_open_run(job.subject)
-        if found is None or run is None or found[0].sandbox_id is None:
+            runs = await TaskSaveRepository(session).list_open_runs(job.subject)
+        if found is None or not runs:
             async with self._sessions.begin() as session:
                 await JobRepository(session).remove(TASK_SAVE, job.subject)
             return None
         task, now = found
-        await self._save(task)
+        for run in runs:
+            await self._save(task, run)
         return now + self._every
 
-    async def _save(self, task: Task) -> None:
-        assert task.sandbox_id is not None
+    async def _save(self, task: Task, run: TaskRun) -> None:
         caller = ServerCaller.of(task.tenant_id)
         try:
             # A paused sandbox was saved before its pause, and stays paused.
-            used = await self._controller.look_into(caller, task.sandbox_id)
-            await self._saves.take(task, used, cause="interval")
+            used = await self._controller.look_into(caller, run.sandbox_id)
+            await self._saves.take(task, used, cause="interval", attempt=run.attempt)
         except (SandboxError, TimeoutError) as error:
             log.warning("work not saved task_id=%s error=%s", task.id, error)
 
@@ -66,9 +66,17 @@ class TaskWorkKeeper:
         self._saves = saves
 
     async def save_before(self, row: Sandbox, act: str) -> None:
-        """Save the work in a running sandbox; sandboxes without an open task cost one query."""
+        """Save the work in a running sandbox; sandboxes without an open task cost two queries."""
         async with without_transaction(self._sessions) as session:
-            task = await TaskRepository(session).find_of_sandbox(row.id)
+            task, attempt = await _find_task(TaskRepository(session), row.id)
         if task is None or task.base_sha is None or row.access_sealed is None:
             return
-        await self._saves.take(task, self._access.usable(row), cause=act)
+        await self._saves.take(task, self._access.usable(row), cause=act, attempt=attempt)
+
+
+async def _find_task(tasks: TaskRepository, sandbox_id: str) -> tuple[Task | None, int]:
+    """Find the open task that works in a sandbox, itself (0) or in one of its attempts."""
+    task = await tasks.find_of_sandbox(sandbox_id)
+    if task is not None:
+        return task, 0
+    return await tasks.find_attempt_of_sandbox(sandbox_id) or (None, 0)

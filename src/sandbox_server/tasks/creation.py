@@ -1,12 +1,13 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Repository, Task
+from sandbox_server.db.models import Repository, Task, TaskAttempt
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.events import TaskCreated
@@ -29,6 +30,15 @@ _LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttemptRequest:
+    """The agent of an attempt; None leaves it to the repository's settings."""
+
+    agent: str | None = None
+    command: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskRequest:
     """A requested task; None leaves a value to the repository's settings."""
 
@@ -42,6 +52,8 @@ class TaskRequest:
     agent: str | None = None
     command: str | None = None
     model: str | None = None
+    attempts: Sequence[AttemptRequest] = ()
+    """Agents that work side by side instead of one."""
     pull_request: str | None = None
     budget_usd: float | None = None
     max_runs: int | None = None
@@ -58,9 +70,13 @@ def new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | No
     task_id = new_id()
     stored = {**repository.settings, **_overrides(wanted)}
     settings = RepositorySettings.of(stored)
-    agent = None if wanted.command else wanted.agent
-    if agent is None and wanted.command is None and settings.agent_command is None:
-        agent = settings.agent
+    if wanted.attempts and wanted.pull_request == PullRequestWish.COMMENT:
+        raise InvalidRequest("Send attempts or `pull_request: comment`, not both.")
+    if len(wanted.attempts) > settings.max_runs:
+        raise InvalidRequest(
+            f"{len(wanted.attempts)} attempts need as many runs; at most {settings.max_runs} are allowed."
+        )
+    agent, command = _agent_of(settings, wanted.agent, wanted.command)
     default = PullRequestWish.DRAFT if settings.draft else PullRequestWish.READY
     return Task(
         id=task_id,
@@ -77,7 +93,7 @@ def new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | No
         branch=f"{settings.branch_prefix}{task_id}",
         directory=directory_of(repository),
         agent=agent,
-        agent_command=None if agent else wanted.command or settings.agent_command,
+        agent_command=command,
         model=wanted.model or settings.model,
         pull_request=wanted.pull_request or default,
         settings=stored,
@@ -88,6 +104,32 @@ def new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | No
         budget_usd=settings.budget_usd,
         max_runs=settings.max_runs,
     )
+
+
+def _agent_of(
+    settings: RepositorySettings, agent: str | None, command: str | None
+) -> tuple[str | None, str | None]:
+    """Choose the agent or the command; the repository's unless one is requested."""
+    if command is not None or (agent is None and settings.agent_command is not None):
+        return None, command or settings.agent_command
+    return agent or settings.agent, None
+
+
+def _new_attempts(task: Task, wanted: Sequence[AttemptRequest]) -> Sequence[TaskAttempt]:
+    settings, attempts = RepositorySettings.of(task.settings), []
+    for number, one in enumerate(wanted, 1):
+        agent, command = _agent_of(settings, one.agent, one.command)
+        own = settings.model if agent == settings.agent else None  # models belong to their agent
+        attempts.append(
+            TaskAttempt(
+                task_id=task.id,
+                number=number,
+                agent=agent,
+                agent_command=command,
+                model=one.model or own,
+            )
+        )
+    return attempts
 
 
 def _overrides(wanted: TaskRequest) -> dict[str, Any]:
@@ -118,7 +160,13 @@ async def add_task(
     """Insert a task with its first message, its job and its event."""
     tasks = TaskRepository(session)
     task.deadline_at = await tasks.clock() + RepositorySettings.of(task.settings).deadline
+    attempts = _new_attempts(task, wanted.attempts)
+    if attempts:  # the template of the sandbox has agents if any attempt needs them
+        lead = next((each for each in attempts if each.agent), attempts[0])
+        task.attempts, task.agent = len(attempts), lead.agent
+        task.agent_command, task.model = lead.agent_command, lead.model
     await tasks.add(task)
+    await tasks.add_attempts(attempts)
     await TaskHistoryRepository(session).add_message(
         task.id,
         origin=MessageOrigin.SERVER,

@@ -21,7 +21,7 @@ from sandbox_server.tasks.save_repository import TaskSaveRepository
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.wording import identity_of
 
-_POINT = re.compile(r"base|head|published|(run|save):([1-9][0-9]{0,8})")
+_POINT = re.compile(r"base|head|published|(run|save|attempt):([1-9][0-9]{0,8})")
 _WAIT = timedelta(seconds=60)
 
 
@@ -112,7 +112,7 @@ class TaskHistory:
     async def diff(
         self, caller: Caller, task_id: str, *, old: str, new: str, path: str | None
     ) -> Difference:
-        """Compare two of: `base`, `head`, `published`, `run:N`, `save:N`."""
+        """Compare two of: `base`, `head`, `published`, `run:N`, `save:N`, `attempt:N`."""
         task = await self._get(caller, task_id)
         repository = await self._repositories.row(task.repository_id)
         async with self._task_repositories.open(repository, task.id) as bare:
@@ -134,7 +134,9 @@ class TaskHistory:
         """Find the commit of a point, and take its objects out of the save that has them."""
         found = _POINT.fullmatch(point)
         if found is None:
-            raise InvalidRequest("Use `base`, `head`, `published`, `run:N` or `save:N`.")
+            raise InvalidRequest(
+                "Use `base`, `head`, `published`, `run:N`, `save:N` or `attempt:N`."
+            )
         if point == "base":
             return _require(task.base_sha, point)
         save = await self._find_save(task, found)
@@ -153,7 +155,8 @@ class TaskHistory:
             saves = TaskSaveRepository(session)
             if kind == "run":
                 return await saves.find_of_run(task.id, int(number))
-            return await saves.find_last(task.id)
+            attempt = int(number) if kind == "attempt" else 0
+            return await saves.find_last(task.id, attempt=attempt)
 
     async def _get(self, caller: Caller, task_id: str) -> Task:
         async with without_transaction(self._sessions) as session:

@@ -9,6 +9,7 @@ from sandbox_server.db.models import ForgeCheck, TaskMessage, TaskRun
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import CheckConclusion, CheckFacts
 from sandbox_server.domain.tasks.stages import RunKind
+from sandbox_server.tasks.repository import of_attempt
 
 
 class TaskHistoryRepository:
@@ -50,11 +51,14 @@ class TaskHistoryRepository:
         own = select(TaskMessage).where(TaskMessage.task_id == task_id, TaskMessage.id > after)
         return (await self._session.scalars(own.order_by(TaskMessage.id).limit(limit))).all()
 
-    async def list_untold(self, task_id: str) -> Sequence[TaskMessage]:
-        """List the messages that no run was told, oldest first."""
+    async def list_untold(self, task_id: str, *, attempt: int = 0) -> Sequence[TaskMessage]:
+        """List the messages that no run was told, or none of an attempt, oldest first."""
         own = select(TaskMessage).where(
             TaskMessage.task_id == task_id, TaskMessage.run_number.is_(None)
         )
+        if attempt:
+            told = select(func.unnest(TaskRun.told)).where(of_attempt(TaskRun, task_id, attempt))
+            own = own.where(TaskMessage.id.not_in(told))
         return (await self._session.scalars(own.order_by(TaskMessage.id))).all()
 
     async def list_told(self, task_id: str, run_number: int) -> Sequence[TaskMessage]:
@@ -62,6 +66,11 @@ class TaskHistoryRepository:
         own = select(TaskMessage).where(
             TaskMessage.task_id == task_id, TaskMessage.run_number == run_number
         )
+        return (await self._session.scalars(own.order_by(TaskMessage.id))).all()
+
+    async def get_messages(self, message_ids: Collection[str]) -> Sequence[TaskMessage]:
+        """Read messages by their ids, oldest first."""
+        own = select(TaskMessage).where(TaskMessage.id.in_(message_ids))
         return (await self._session.scalars(own.order_by(TaskMessage.id))).all()
 
     async def mark_told(self, message_ids: Collection[str], run_number: int) -> None:
@@ -80,8 +89,11 @@ class TaskHistoryRepository:
     async def get_run(self, task_id: str, number: int) -> TaskRun:
         return await self._session.get_one(TaskRun, (task_id, number))
 
-    async def find_open_run(self, task_id: str) -> TaskRun | None:
-        own = select(TaskRun).where(TaskRun.task_id == task_id, TaskRun.ended_at.is_(None))
+    async def find_open_run(self, task_id: str, *, attempt: int = 0) -> TaskRun | None:
+        """Find the run of the task itself, or of one of its attempts, that has not ended."""
+        own = select(TaskRun).where(
+            of_attempt(TaskRun, task_id, attempt), TaskRun.ended_at.is_(None)
+        )
         return await self._session.scalar(own)
 
     async def find_run(
@@ -96,8 +108,11 @@ class TaskHistoryRepository:
             )
         )
 
-    async def find_last_run(self, task_id: str, kind: RunKind | None = None) -> TaskRun | None:
-        own = select(TaskRun).where(TaskRun.task_id == task_id)
+    async def find_last_run(
+        self, task_id: str, kind: RunKind | None = None, *, attempt: int = 0
+    ) -> TaskRun | None:
+        """Find the last run of the task itself, or of one of its attempts."""
+        own = select(TaskRun).where(of_attempt(TaskRun, task_id, attempt))
         if kind is not None:
             own = own.where(TaskRun.kind == kind)
         return await self._session.scalar(own.order_by(TaskRun.number.desc()).limit(1))
@@ -106,6 +121,11 @@ class TaskHistoryRepository:
         """List runs, oldest first, after a number."""
         own = select(TaskRun).where(TaskRun.task_id == task_id, TaskRun.number > after)
         return (await self._session.scalars(own.order_by(TaskRun.number).limit(limit))).all()
+
+    async def list_runs_of_attempt(self, task_id: str, attempt: int) -> Sequence[TaskRun]:
+        """List the runs of an attempt; 0: those of the task itself and of the chosen attempt."""
+        own = select(TaskRun).where(of_attempt(TaskRun, task_id, attempt))
+        return (await self._session.scalars(own.order_by(TaskRun.number))).all()
 
     async def list_sandboxes(self, task_id: str) -> Sequence[str]:
         """List the sandboxes that the runs of a task were in."""

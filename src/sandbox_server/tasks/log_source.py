@@ -35,6 +35,8 @@ class TaskLogSource:
         async with without_transaction(sessions) as session:
             found = await TaskRepository(session).find(self.task_id)
             sandboxes = {*await TaskHistoryRepository(session).list_sandboxes(self.task_id)}
+            attempts = await TaskRepository(session).list_attempts(self.task_id)
+        sandboxes |= {each.sandbox_id for each in attempts if each.sandbox_id is not None}
         if found is not None and found[0].sandbox_id is not None:
             sandboxes.add(found[0].sandbox_id)
         return LogSource(

@@ -3,12 +3,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import PullRequest, Repository, Task, TaskMessage
+from sandbox_server.db.models import (
+    PullRequest,
+    Repository,
+    Task,
+    TaskAttempt,
+    TaskMessage,
+    TaskRun,
+    TaskSave,
+)
 from sandbox_server.domain.errors import TaskNotFound
-from sandbox_server.domain.tasks.stages import ACTIVE, Stage
+from sandbox_server.domain.tasks.stages import ACTIVE, AttemptState, Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +152,62 @@ class TaskRepository:
             own = own.where(TaskMessage.created_at > since)
         return await self._session.scalar(own.limit(1)) is not None
 
+    async def add_attempts(self, attempts: Sequence[TaskAttempt]) -> None:
+        self._session.add_all(attempts)
+        await self._session.flush()
+
+    async def get_attempt(self, task_id: str, number: int) -> TaskAttempt:
+        return await self._session.get_one(TaskAttempt, (task_id, number))
+
+    async def list_attempts(self, task_id: str) -> Sequence[TaskAttempt]:
+        own = select(TaskAttempt).where(TaskAttempt.task_id == task_id)
+        return (await self._session.scalars(own.order_by(TaskAttempt.number))).all()
+
+    async def find_attempt_of_sandbox(self, sandbox_id: str) -> tuple[Task, int] | None:
+        """Find the open attempt that works in a sandbox, with its task."""
+        found = select(Task, TaskAttempt.number).join(Task, Task.id == TaskAttempt.task_id)
+        row = (
+            await self._session.execute(
+                found.where(
+                    TaskAttempt.sandbox_id == sandbox_id,
+                    TaskAttempt.sandbox_ready,
+                    TaskAttempt.ended_at.is_(None),
+                )
+            )
+        ).one_or_none()
+        return None if row is None else (row[0], row[1])
+
+    async def reopen_attempts(self, task_id: str) -> None:
+        """Have all attempts begin again, with what was saved of each."""
+        await self._session.execute(
+            update(TaskAttempt)
+            .where(TaskAttempt.task_id == task_id)
+            .values(
+                state=AttemptState.QUEUED,
+                state_at=func.clock_timestamp(),
+                reason=None,
+                awaits=None,
+                checks=None,
+                generation=TaskAttempt.generation + 1,
+                sandbox_id=None,
+                sandbox_ready=False,
+                ended_at=None,
+            )
+        )
+
     async def find_pull(self, task_id: str) -> PullRequest | None:
         """Find the newest pull request of a task."""
         own = select(PullRequest).where(PullRequest.task_id == task_id)
         return await self._session.scalar(own.order_by(PullRequest.number.desc()).limit(1))
+
+
+def of_attempt(table: type[TaskRun | TaskSave], task_id: str, attempt: int) -> ColumnElement[bool]:
+    """Select the rows of an attempt; 0: the task's own, to which those of the chosen attempt belong."""
+    own = table.attempt == attempt
+    if not attempt:
+        chosen = select(Task.chosen_attempt).where(Task.id == task_id).scalar_subquery()
+        own = or_(own, table.attempt == chosen)
+    return (table.task_id == task_id) & own
 
 
 def _of(tenant_id: str) -> Select[*tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from sandbox_server.db.models import TaskRun, TaskSave, TaskSavePart
 from sandbox_server.domain.errors import SaveNotFound
 from sandbox_server.domain.tasks.stages import RunKind
 from sandbox_server.tasks.large_files.repository import LargeFileRepository
+from sandbox_server.tasks.repository import of_attempt
 
 
 class TaskSaveRepository:
@@ -21,8 +22,9 @@ class TaskSaveRepository:
             raise SaveNotFound(str(number))
         return row
 
-    async def find_last(self, task_id: str) -> TaskSave | None:
-        own = select(TaskSave).where(TaskSave.task_id == task_id)
+    async def find_last(self, task_id: str, *, attempt: int = 0) -> TaskSave | None:
+        """Find the last save of the task itself, or of one of its attempts."""
+        own = select(TaskSave).where(of_attempt(TaskSave, task_id, attempt))
         return await self._session.scalar(own.order_by(TaskSave.number.desc()).limit(1))
 
     async def find_of_run(self, task_id: str, run_number: int) -> TaskSave | None:
@@ -69,13 +71,14 @@ class TaskSaveRepository:
         )
         await LargeFileRepository(self._session).remove_unused(task_id)
 
-    async def find_current_run(self, task_id: str) -> int | None:
+    async def find_current_run(self, task_id: str, *, attempt: int = 0) -> int | None:
         """Find the number of the agent's current or last run, to which new work belongs."""
         own = select(func.max(TaskRun.number)).where(
-            TaskRun.task_id == task_id, TaskRun.kind == RunKind.AGENT
+            of_attempt(TaskRun, task_id, attempt), TaskRun.kind == RunKind.AGENT
         )
         return await self._session.scalar(own)
 
-    async def find_open_run(self, task_id: str) -> int | None:
-        own = select(TaskRun.number).where(TaskRun.task_id == task_id, TaskRun.ended_at.is_(None))
-        return await self._session.scalar(own)
+    async def list_open_runs(self, task_id: str) -> Sequence[TaskRun]:
+        """List the runs that have not ended: one, or one of each attempt."""
+        own = select(TaskRun).where(TaskRun.task_id == task_id, TaskRun.ended_at.is_(None))
+        return (await self._session.scalars(own)).all()

@@ -32,10 +32,12 @@ class TaskSaves:
         self._work = work
         self.large_files = large_files
 
-    async def take(self, task: Task, used: UsableSandbox, *, cause: str) -> TaskSave:
+    async def take(
+        self, task: Task, used: UsableSandbox, *, cause: str, attempt: int = 0
+    ) -> TaskSave:
         """Save the work as it is; returns the last save if nothing has changed since."""
         assert task.base_sha is not None
-        last = await self.find_last(task.id)
+        last = await self.find_last(task.id, attempt=attempt)
         known = None if last is None else last.mark
         async with asyncio.timeout(SAVE_TIMEOUT.total_seconds()):
             taken = await self._work.take(
@@ -48,11 +50,12 @@ class TaskSaves:
         if taken is None:
             assert last is not None
             return last
-        return await self._store(task.id, taken, cause)
+        return await self._store(task.id, taken, cause, attempt)
 
-    async def find_last(self, task_id: str) -> TaskSave | None:
+    async def find_last(self, task_id: str, *, attempt: int = 0) -> TaskSave | None:
+        """Find the last save of the task itself, or of one of its attempts."""
         async with without_transaction(self._sessions) as session:
-            return await TaskSaveRepository(session).find_last(task_id)
+            return await TaskSaveRepository(session).find_last(task_id, attempt=attempt)
 
     async def get(self, task_id: str, number: int) -> TaskSave:
         async with without_transaction(self._sessions) as session:
@@ -72,17 +75,18 @@ class TaskSaves:
                 await self._work.restore_large_file(used, task.directory, oid, content)
         await self._work.restore(used, task.directory, await self.read(save))
 
-    async def _store(self, task_id: str, taken: TakenWork, cause: str) -> TaskSave:
+    async def _store(self, task_id: str, taken: TakenWork, cause: str, attempt: int) -> TaskSave:
         sealed = await asyncio.to_thread(self._seal, taken.bundle)
         large = await self.large_files.seal(taken, task_id)
         async with self._sessions.begin() as session:
             task = await TaskRepository(session).lock(task_id)
             saves = TaskSaveRepository(session)
-            last = await saves.find_last(task_id)
+            last = await saves.find_last(task_id, attempt=attempt)
             if last is not None and last.mark == taken.mark:  # another worker has just saved it
                 return last
             row = _row(task_id, await saves.next_number(task_id), taken, cause)
-            row.run_number = await saves.find_current_run(task_id)
+            row.attempt = attempt
+            row.run_number = await saves.find_current_run(task_id, attempt=attempt)
             parts = [
                 TaskSavePart(
                     id=part_id, task_id=task_id, number=row.number, part=part, content_sealed=each
@@ -144,4 +148,5 @@ def _event(row: TaskSave, cause: str) -> TaskSaved:
         sha=row.sha,
         size=row.size,
         files=row.files,
+        attempt=row.attempt or None,
     )

@@ -5,7 +5,15 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.idempotency import IdempotencyRepository
-from sandbox_server.db.models import ForgeCheck, PullRequest, Repository, Task, TaskMessage, TaskRun
+from sandbox_server.db.models import (
+    ForgeCheck,
+    PullRequest,
+    Repository,
+    Task,
+    TaskAttempt,
+    TaskMessage,
+    TaskRun,
+)
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidStage, PullNotFound, TaskExists
@@ -197,6 +205,11 @@ class Tasks:
             await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
             return await TaskHistoryRepository(session).list_runs(task_id, after=after, limit=limit)
 
+    async def list_attempts(self, caller: Caller, task_id: str) -> Sequence[TaskAttempt]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskRepository(session).list_attempts(task_id)
+
     async def list_messages(
         self, caller: Caller, task_id: str, *, after: str, limit: int
     ) -> Sequence[TaskMessage]:
@@ -260,6 +273,9 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
     if row.ended_at is not None:
         stage = Stage.QUEUED
         values |= {"ended_at": None, "outcome": None, "outcome_at": None, "archived_at": None}
+        if row.chosen_attempt is None:
+            values["attempts_snapshot"] = None
+            await TaskRepository(session).reopen_attempts(row.id)
     settings = RepositorySettings.of(row.settings)
     values["deadline_at"] = await TaskRepository(session).clock() + settings.deadline
     await TaskHistoryRepository(session).add_message(

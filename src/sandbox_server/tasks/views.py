@@ -1,4 +1,5 @@
 from sandbox_client.models import (
+    TaskAttemptRead,
     TaskCheckRead,
     TaskDiff,
     TaskFileChange,
@@ -10,7 +11,14 @@ from sandbox_client.models import (
     TaskSaveRead,
     TaskWait,
 )
-from sandbox_server.db.models import ForgeCheck, PullRequest, TaskMessage, TaskRun, TaskSave
+from sandbox_server.db.models import (
+    ForgeCheck,
+    PullRequest,
+    TaskAttempt,
+    TaskMessage,
+    TaskRun,
+    TaskSave,
+)
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.domain.tasks.stages import Stage, state_of_task
 from sandbox_server.tasks.history import Difference
@@ -21,7 +29,7 @@ _SAME = (
     *("id", "repository_id", "title", "instructions", "source", "source_ref", "source_url"),
     *("requester", "base_sha", "branch", "agent", "model", "pull_request", "stage"),
     *("stage_reason", "stage_at", "sandbox_id", "head_sha", "published_sha"),
-    *("priority", "created_at", "ended_at", "archived_at"),
+    *("attempts", "chosen_attempt", "priority", "created_at", "ended_at", "archived_at"),
 )
 
 
@@ -65,12 +73,24 @@ def view_message(row: TaskMessage) -> TaskMessageRead:
 
 
 def view_run(row: TaskRun) -> TaskRunRead:
-    return TaskRunRead.model_validate(row, from_attributes=True)
+    fields = {name: getattr(row, name) for name in TaskRunRead.model_fields if name != "attempt"}
+    return TaskRunRead(**fields, attempt=row.attempt or None)
+
+
+def view_attempt(row: TaskAttempt) -> TaskAttemptRead:
+    same = {*TaskAttemptRead.model_fields} - {"command", "cost_usd", "waits_for"}
+    return TaskAttemptRead(
+        **{name: getattr(row, name) for name in same},
+        command=row.agent_command,
+        cost_usd=row.spent_usd,
+        waits_for=None if row.awaits is None else TaskWait.model_validate(row.awaits),
+    )
 
 
 def view_save(row: TaskSave) -> TaskSaveRead:
-    fields = {name: getattr(row, name) for name in TaskSaveRead.model_fields if name != "run"}
-    return TaskSaveRead(**fields, run=row.run_number)
+    same = {*TaskSaveRead.model_fields} - {"run", "attempt"}
+    fields = {name: getattr(row, name) for name in same}
+    return TaskSaveRead(**fields, run=row.run_number, attempt=row.attempt or None)
 
 
 def view_pull(row: PullRequest) -> TaskPullRead:

@@ -132,6 +132,7 @@ def task_parts(sessions, settings, use_cases, backends, vault, commands, service
         ),
         saves=build_saves(sessions, vault, build_large_files(forges)),
         save_every=timedelta(minutes=5),
+        snapshots=use_cases.snapshots,
     )
 
 

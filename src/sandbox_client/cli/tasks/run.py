@@ -6,6 +6,7 @@ from sandbox_client import AsyncSandboxClient
 from sandbox_client.cli.invocation import Invocation
 from sandbox_client.cli.output.durations import in_seconds
 from sandbox_client.cli.output.failures import CliError, UsageError
+from sandbox_client.cli.task_verbs import AGENTS
 from sandbox_client.cli.tasks.follower import TaskFollower
 from sandbox_client.cli.tasks.lookup import find_task
 from sandbox_client.errors import RepositoryNotFound
@@ -49,6 +50,8 @@ def _options(invocation: Invocation) -> TaskOptions:
     args = invocation.args
     if args.instructions is None and args.issue is None:
         raise UsageError('Say what is to be done: sbx task run OWNER/REPO "…", or --issue N.')
+    if args.each_attempt and (args.attempts is not None or args.model is not None):
+        raise UsageError("--attempt AGENT[:MODEL] names all attempts; omit --attempts and --model.")
     budget = {"usd": args.budget_usd, "deadline_s": in_seconds(args.deadline)}
     return {
         "instructions": None if args.instructions is None else read_text(args.instructions),
@@ -58,9 +61,17 @@ def _options(invocation: Invocation) -> TaskOptions:
         "agent": args.agent,
         "command": args.command,
         "model": args.model,
+        "attempts": [_attempt(each) for each in args.each_attempt] or args.attempts,
         "pull_request": args.pull_request,
         "budget": {name: limit for name, limit in budget.items() if limit is not None},
     }
+
+
+def _attempt(named: str) -> dict[str, str | None]:
+    agent, _, model = named.partition(":")
+    if agent not in AGENTS:
+        raise UsageError(f"{agent!r} is no agent. Use one of: {', '.join(AGENTS)}.")
+    return {"agent": agent, "model": model or None}
 
 
 async def _create(client: AsyncSandboxClient, repository: str, options: TaskOptions) -> TaskRead:

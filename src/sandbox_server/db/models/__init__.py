@@ -16,6 +16,7 @@ from sandbox_server.db.models.tasks import (
     ForgeWrite,
     PullRequest,
     Task,
+    TaskAttempt,
     TaskMessage,
     TaskRun,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Snapshot",
     "Stream",
     "Task",
+    "TaskAttempt",
     "TaskLargeFilePart",
     "TaskMessage",
     "TaskRun",

@@ -15,6 +15,7 @@ class TaskSave(Row):
     task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     run_number: Mapped[int | None]
+    attempt: Mapped[Count]  # 0: of the task itself
     kind: Mapped[str]
     cause: Mapped[str]
     sha: Mapped[str]

@@ -18,6 +18,7 @@ from sandbox_server.db.models.tenants import Tenant
 from sandbox_server.domain.tasks.forges import PullLifecycle
 from sandbox_server.domain.tasks.stages import (
     TASK_ENDED,
+    AttemptState,
     MessageOrigin,
     PullRequestWish,
     RunKind,
@@ -99,6 +100,9 @@ class Task(Row):
     sandboxes: Mapped[Count]  # how many were created for it
     sandbox_id: Mapped[Id | None]  # not a foreign key: the task outlives it
     sandbox_ready: Mapped[Switch]  # checked out, and set up
+    attempts: Mapped[Count]  # how many agents work side by side; 0: one, in the task's own sandbox
+    chosen_attempt: Mapped[int | None]
+    attempts_snapshot: Mapped[Id | None]  # of the prepared sandbox, until one is chosen
     approved: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))  # heads to publish
     head_sha: Mapped[str | None]  # of the work, as of the last run
     published_sha: Mapped[str | None]
@@ -113,6 +117,41 @@ class Task(Row):
     deadline_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     archived_at: Mapped[datetime | None]
+
+
+class TaskAttempt(Row):
+    """One of several attempts at a task: an agent in a sandbox of its own, which is a copy of the prepared one."""
+
+    __tablename__ = "task_attempts"
+    __table_args__ = (
+        one_of("state", *AttemptState),
+        Index(None, "sandbox_id", postgresql_where=text("sandbox_id IS NOT NULL")),
+    )
+
+    task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    agent: Mapped[str | None]  # None: `agent_command`
+    agent_command: Mapped[str | None]
+    model: Mapped[str | None]
+    state: Mapped[str] = mapped_column(server_default=AttemptState.QUEUED)
+    state_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    reason: Mapped[str | None]
+    # What a person is asked if it is chosen; None: it needs nobody.
+    awaits: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    generation: Mapped[Count]  # counts its commits, and fences late ones
+    sandboxes: Mapped[Count]  # how many were created for it
+    sandbox_id: Mapped[Id | None]
+    sandbox_ready: Mapped[Switch]  # its saved work is restored
+    runs: Mapped[Count]
+    head_sha: Mapped[str | None]
+    checks: Mapped[str | None]  # outcome of the repository's checks
+    report: Mapped[Document]
+    session_id: Mapped[str | None]
+    spent_usd: Mapped[float] = mapped_column(server_default=text("0"))
+    files: Mapped[Count]  # changed from the base, measured when one is chosen
+    added: Mapped[Count]
+    removed: Mapped[Count]
+    ended_at: Mapped[datetime | None]  # chosen, or its sandbox is deleted
 
 
 class TaskMessage(Row):
@@ -147,10 +186,11 @@ class TaskRun(Row):
             name="outcome",
         ),
         UniqueConstraint("task_id", "kind", "cause", "cause_ref"),
-        # One at a time.
+        # One at a time, in each attempt.
         Index(
             "task_runs_open_idx",
             "task_id",
+            "attempt",
             unique=True,
             postgresql_where=text("ended_at IS NULL"),
         ),
@@ -159,6 +199,8 @@ class TaskRun(Row):
 
     task_id: Mapped[Id] = mapped_column(ForeignKey(Task.id, ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[Count]  # 0: of the task itself
+    told: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))  # ids; of attempts only
     kind: Mapped[str]
     cause: Mapped[
         str

@@ -5,6 +5,7 @@ task.stage                  a stage was entered
 task.message                the agent will be told something
 task.checkout               the repository is checked out in a sandbox
 task.run                    a run was started, or has ended
+task.attempt                one of several attempts has entered a state
 task.save                   the work was taken out of the sandbox and stored
 task.pushed  task.pull      the branch was pushed; the pull request was opened, changed, merged or closed
 task.waiting                the task cannot go on without a person
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from sandbox_server.domain.events import LoggedEvent
-from sandbox_server.domain.tasks.stages import RunKind, RunOutcome, Stage
+from sandbox_server.domain.tasks.stages import AttemptState, RunKind, RunOutcome, Stage
 
 
 class TaskEvent(LoggedEvent):
@@ -55,6 +56,13 @@ class TaskRunChanged(TaskEvent):
     kind: RunKind
     command_id: str | None = None
     outcome: RunOutcome | None = None
+    attempt: int | None = None
+
+
+class TaskAttemptChanged(TaskEvent):
+    type: Literal["task.attempt"] = "task.attempt"
+    attempt: int
+    state: AttemptState
 
 
 class TaskSaved(TaskEvent):
@@ -63,6 +71,7 @@ class TaskSaved(TaskEvent):
     sha: str
     size: int
     files: int
+    attempt: int | None = None
 
 
 class TaskPushed(TaskEvent):

@@ -98,6 +98,19 @@ class SaveKind(StrEnum):
     """The tree was clean: the save is HEAD itself."""
 
 
+class AttemptState(StrEnum):
+    """States of one of several attempts at a task."""
+
+    QUEUED = "queued"
+    WORKING = "working"
+    CHECKING = "checking"
+    FINISHED = "finished"
+    """Its work is saved; it waits for the others."""
+    CHOSEN = "chosen"
+    NOT_CHOSEN = "not-chosen"
+    CANCELLED = "cancelled"
+
+
 TASK_ENDED = frozenset(
     {Stage.MERGED, Stage.CLOSED, Stage.DONE, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT}
 )

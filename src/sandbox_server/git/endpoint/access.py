@@ -123,7 +123,8 @@ async def _own_grant(rows: GitAccessRepository, sandbox: Sandbox) -> RepositoryG
     task = await rows.find_task(sandbox)
     if task is not None:
         repository = await rows.find_repository(task.repository_id, tenant_id=sandbox.tenant_id)
-        settings, branch = RepositorySettings.of(task.settings), task.branch
+        settings = RepositorySettings.of(task.settings)
+        branch = task.branch if task.sandbox_id == sandbox.id else None  # attempts only read
     elif sandbox.checkout is not None:
         repository = await rows.find_repository(
             sandbox.checkout["repository_id"], tenant_id=sandbox.tenant_id

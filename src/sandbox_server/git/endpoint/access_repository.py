@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import GitPush, Repository, Sandbox, Task
+from sandbox_server.db.models import GitPush, Repository, Sandbox, Task, TaskAttempt
 from sandbox_server.domain.tasks.pushes import PushState
 
 
@@ -29,10 +29,11 @@ class GitAccessRepository:
         )
 
     async def find_task(self, sandbox: Sandbox) -> Task | None:
-        """Find the open task that a sandbox is for."""
+        """Find the open task that a sandbox is for, itself or as one of its attempts."""
+        of_attempt = select(TaskAttempt.task_id).where(TaskAttempt.sandbox_id == sandbox.id)
         return await self._session.scalar(
             select(Task).where(
-                Task.sandbox_id == sandbox.id,
+                or_(Task.sandbox_id == sandbox.id, Task.id.in_(of_attempt)),
                 Task.tenant_id == sandbox.tenant_id,
                 Task.ended_at.is_(None),
             )

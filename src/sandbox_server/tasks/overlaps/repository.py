@@ -26,7 +26,9 @@ class OpenWorkRepository:
         self, tenant_id: str, *, repository_id: str | None = None, limit: int
     ) -> Sequence[OpenWork]:
         """List the open tasks of a tenant that have saved changes, the latest save first."""
-        last = select(func.max(TaskSave.number)).where(TaskSave.task_id == Task.id)
+        # Attempts of one task are not compared: one of them is chosen.
+        is_own = TaskSave.attempt.in_([0, func.coalesce(Task.chosen_attempt, 0)])
+        last = select(func.max(TaskSave.number)).where(TaskSave.task_id == Task.id, is_own)
         found = (
             select(Task, TaskSave, Repository)
             .join(TaskSave, TaskSave.task_id == Task.id)

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from sandbox_server.db.models import Task, TaskRun
+from sandbox_server.db.models import Task, TaskRun, TaskSave
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import SaveTooLarge
 from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, RunOutcome, Stage
@@ -76,11 +76,7 @@ class AfterRun:
         is_unchanged = last.head_after == last.head_before
         if is_unchanged and task.report.get("flaky") and await self._rerun(work, last):
             return AGAIN
-        if task.head_sha in (None, task.base_sha):
-            raise Blocked(
-                WaitKind.NOTHING_CHANGED,
-                f"Nothing was changed. The agent's last words: {_last_words(last)}",
-            )
+        require_changes(work, last)
         if task.published_sha is not None and is_unchanged:
             return await self._without_change(work, last)
         move = TaskMove(stage=Stage.CHECKING, reason="The agent has finished.")
@@ -112,16 +108,19 @@ class AfterRun:
         self, work: TaskWork, used: UsableSandbox, run: TaskRun, result: RunResult
     ) -> tuple[SettledBranch, str | None]:
         """Save the work, and commit what is left of a successful run; gives the head that was saved, too."""
-        save = await self._saves.take(work.task, used, cause=f"run {run.number}")
+        save = await self._save(work, used, f"run {run.number}")
         if result.outcome is RunOutcome.SUCCEEDED:
             return await self._settle(work, used, run), save.head_sha
         return SettledBranch(head=save.head_sha), save.head_sha
+
+    async def _save(self, work: TaskWork, used: UsableSandbox, cause: str) -> TaskSave:
+        return await self._saves.take(work.task, used, cause=cause, attempt=work.attempt_number)
 
     async def _settle(self, work: TaskWork, used: UsableSandbox, run: TaskRun) -> SettledBranch:
         message = conventional(work.task.title)
         settled = await self._checkout.settle(used, work.task, message=message)
         if settled.head is not None:
-            await self._saves.take(work.task, used, cause=f"run {run.number}, committed")
+            await self._save(work, used, f"run {run.number}, committed")
         return settled
 
     async def _blocked(
@@ -137,7 +136,7 @@ class AfterRun:
             )
         if result.outcome in (RunOutcome.SUCCEEDED, RunOutcome.LOST):
             return None
-        if result.outcome is RunOutcome.INTERRUPTED and await self._has_untold(work.task.id):
+        if result.outcome is RunOutcome.INTERRUPTED and await self._has_untold(work):
             return None
         return Blocked(
             WaitKind.RUN_FAILED,
@@ -158,9 +157,10 @@ class AfterRun:
             report |= {"title": title.lstrip("# ").strip()[:_LONGEST_TITLE], "body": body.strip()}
         return report
 
-    async def _has_untold(self, task_id: str) -> bool:
+    async def _has_untold(self, work: TaskWork) -> bool:
         async with without_transaction(self._sessions) as session:
-            return bool(await TaskHistoryRepository(session).list_untold(task_id))
+            history = TaskHistoryRepository(session)
+            return bool(await history.list_untold(work.task.id, attempt=work.attempt_number))
 
     async def _without_change(self, work: TaskWork, last: TaskRun) -> timedelta:
         """Return to the review if people have only asked something; failed checks need a change."""
@@ -174,6 +174,15 @@ class AfterRun:
         move = TaskMove(stage=Stage.IN_REVIEW, reason="The agent answered without a change.")
         await self._transitions.commit(work.task, move)
         return AGAIN
+
+
+def require_changes(work: TaskWork, last: TaskRun) -> None:
+    """Raise `Blocked` if the work is what it began from."""
+    if work.task.head_sha in (None, work.task.base_sha):
+        raise Blocked(
+            WaitKind.NOTHING_CHANGED,
+            f"Nothing was changed. The agent's last words: {_last_words(last)}",
+        )
 
 
 def _too_large(error: SaveTooLarge) -> Blocked:

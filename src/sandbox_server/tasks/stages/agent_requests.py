@@ -91,6 +91,7 @@ class AgentRequests:
                 "TASK_REPORT_FILE": f"{task.directory}/{REPORT_FILE}",
                 "TASK_QUESTION_FILE": f"{task.directory}/{QUESTION_FILE}",
                 "TASK_FLAKY_FILE": f"{task.directory}/{FLAKY_FILE}",
+                **({"TASK_ATTEMPT": str(run.attempt)} if run.attempt else {}),
             },
         )
 

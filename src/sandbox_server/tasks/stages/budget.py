@@ -4,7 +4,7 @@ from sandbox_server.tasks.stages.work import Blocked, TaskWork, WaitKind
 def require_budget(work: TaskWork) -> None:
     """Raise `Blocked` if a task has used up what it may use; a retry grants it anew."""
     task = work.task
-    if task.budget_usd is not None and task.spent_usd >= task.budget_usd:
+    if is_spent(work):
         raise _exceeded(
             f"The runs have cost {task.spent_usd:.2f} USD; the budget is {task.budget_usd:g} USD.",
             limit="usd",
@@ -15,6 +15,11 @@ def require_budget(work: TaskWork) -> None:
             limit="runs",
         )
     require_time(work)
+
+
+def is_spent(work: TaskWork) -> bool:
+    """Whether the runs of a task, and of all its attempts, have cost what they may cost."""
+    return work.task.budget_usd is not None and work.task.spent_usd >= work.task.budget_usd
 
 
 def require_time(work: TaskWork) -> None:

@@ -14,11 +14,10 @@ from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, TaskWork, WaitKind
 from sandbox_server.tasks.transitions import TaskMove, TaskTransitions
 
-_POLL = timedelta(seconds=1)
+POLL = timedelta(seconds=1)
 _CAUSE = "checks"
 _LONGEST_OUTPUT = 16_000
-_MOST_RUNS = 1000
-_WORDS = {
+CHECK_WORDS = {
     RunOutcome.SUCCEEDED: "passed",
     RunOutcome.FAILED: "failed",
     RunOutcome.INERT: "could not be started: the command does not exist in the sandbox",
@@ -56,7 +55,7 @@ class Checking:
         result = await self._runs.read_check_result(await self._runs.read_command(run))
         if result is None:
             await self._sandboxes.keep_awake(work)
-            return _POLL
+            return POLL
         return await self._judge(work, run, result)
 
     async def _begin(self, work: TaskWork) -> timedelta:
@@ -65,6 +64,9 @@ class Checking:
             move = TaskMove(stage=Stage.PUBLISHING, reason="The repository has no checks.")
             await self._transitions.commit(task, move)
             return AGAIN
+        known = await self._find_of_attempt(work)
+        if known is not None:
+            return await self._judge(work, known, _result_of(known))
         require_time(work)
         used = await self._sandboxes.use(work)
         last = await self._runs.find_last(task.id, RunKind.CHECKS)
@@ -78,19 +80,22 @@ class Checking:
         await self._runs.begin(task, new)
         return AGAIN
 
+    async def _find_of_attempt(self, work: TaskWork) -> TaskRun | None:
+        """Find the checks that the chosen attempt has had, unless they were judged before."""
+        task = work.task
+        if task.chosen_attempt is None or "checks" in task.report:
+            return None
+        last = await self._runs.find_last(task.id, RunKind.CHECKS)
+        return last if last is not None and last.head_before == task.head_sha else None
+
     async def _start(self, work: TaskWork, run: TaskRun) -> timedelta:
-        settings = work.settings
-        assert settings.checks is not None
-        request = CommandRequest(
-            cmd=settings.checks, cwd=work.task.directory, timeout=settings.checks_timeout
-        )
-        await self._runs.start(work.caller, work.task, run, request)
-        return _POLL
+        await self._runs.start(work.caller, work.task, run, check_request(work))
+        return POLL
 
     async def _judge(self, work: TaskWork, run: TaskRun, result: RunResult) -> timedelta:
         move = TaskMove(
             stage=Stage.PUBLISHING,
-            reason=f"The checks {_WORDS.get(result.outcome, result.outcome)}.",
+            reason=f"The checks {CHECK_WORDS.get(result.outcome, result.outcome)}.",
             values={"report": _with_result(work, result)},
         )
         if result.outcome is RunOutcome.LOST:
@@ -126,7 +131,7 @@ class Checking:
     async def _count_failures(self, task_id: str) -> int:
         """Count the failed checks since some have passed."""
         async with without_transaction(self._sessions) as session:
-            runs = await TaskHistoryRepository(session).list_runs(task_id, limit=_MOST_RUNS)
+            runs = await TaskHistoryRepository(session).list_runs_of_attempt(task_id, 0)
         failures = 0
         for run in runs:
             if run.kind == RunKind.CHECKS and run.ended_at is not None:
@@ -134,11 +139,25 @@ class Checking:
         return failures
 
 
+def check_request(work: TaskWork) -> CommandRequest:
+    """Describe the command of the repository's checks."""
+    settings = work.settings
+    assert settings.checks is not None
+    return CommandRequest(
+        cmd=settings.checks, cwd=work.task.directory, timeout=settings.checks_timeout
+    )
+
+
+def _result_of(run: TaskRun) -> RunResult:
+    assert run.outcome is not None
+    return RunResult(outcome=RunOutcome(run.outcome), summary=run.summary or "")
+
+
 def _with_result(work: TaskWork, result: RunResult) -> dict[str, Any]:
     checks = {
         "command": work.settings.checks,
         "outcome": result.outcome,
-        "words": _WORDS.get(result.outcome, result.outcome),
+        "words": CHECK_WORDS.get(result.outcome, result.outcome),
         "head": work.task.head_sha,
     }
     return {**work.task.report, "checks": checks}

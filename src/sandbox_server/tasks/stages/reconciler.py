@@ -27,7 +27,6 @@ from sandbox_server.jobs.kinds import TASK
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.structured_logging import log_context
 from sandbox_server.tasks.repository import TaskRepository
-from sandbox_server.tasks.stages.ending import Ending
 from sandbox_server.tasks.stages.runs import EndedRun, RunResult, TaskRuns
 from sandbox_server.tasks.stages.work import AGAIN, Blocked, SandboxLost, Step, TaskWork, WaitKind
 from sandbox_server.tasks.transitions import (
@@ -80,7 +79,7 @@ class TaskReconciler:
         forges: Forges,
         runs: TaskRuns,
         steps: Mapping[Stage, Step],
-        ending: Ending,
+        ending: Step,
     ) -> None:
         self._sessions = sessions
         self._forges = forges
@@ -134,14 +133,11 @@ class TaskReconciler:
         """Wait longer and longer while others fail; ask a person where waiting does not help."""
         if isinstance(error, RemoteRefused) and work.in_stage_for < _REFUSED_ONCE:
             return await self._mint_again(work, error)
-        kind = _kind_of(error)
-        if kind is None and work.in_stage_for > _OUTAGE:
-            kind = WaitKind.ERROR
+        kind = kind_of_failure(error, work.in_stage_for)
         if kind is not None:
-            return await self._block(work, Blocked(kind, _say(error)))
+            return await self._block(work, Blocked(kind, describe_failure(error)))
         log.info("step postponed stage=%s error=%s", work.task.stage, error)
-        longer = min(max(work.in_stage_for / _DELAYS_PER_WAIT, _SHORTEST_DELAY), _LONGEST_DELAY)
-        return max(error.retry_after or AGAIN, longer)
+        return delay_after(error, work.in_stage_for)
 
     async def _mint_again(self, work: TaskWork, error: RemoteRefused) -> timedelta:
         """Forget the credentials that git was refused with: a minted one may have been revoked."""
@@ -181,12 +177,24 @@ class TaskReconciler:
         return AGAIN
 
 
+def kind_of_failure(error: SandboxError, failing_for: timedelta) -> WaitKind | None:
+    """Return what a failure is that repeating does not resolve, or has not for a day; None: it may."""
+    kind = _kind_of(error)
+    return WaitKind.ERROR if kind is None and failing_for > _OUTAGE else kind
+
+
+def delay_after(error: SandboxError, failing_for: timedelta) -> timedelta:
+    """Choose when to repeat a step: the longer it fails, the later."""
+    longer = min(max(failing_for / _DELAYS_PER_WAIT, _SHORTEST_DELAY), _LONGEST_DELAY)
+    return max(error.retry_after or AGAIN, longer)
+
+
 def _kind_of(error: SandboxError) -> WaitKind | None:
-    """Return what a failure is that repeating does not resolve; None: it may."""
     if isinstance(error, ForgeError):
         return None if error.is_repeatable else WaitKind.FORGE
     return next((kind for cause, kind in _FOR_GOOD.items() if isinstance(error, cause)), None)
 
 
-def _say(error: SandboxError) -> str:
+def describe_failure(error: SandboxError) -> str:
+    """Say what is wrong, and what to do."""
     return f"{error} {error.remediation or ''}".strip()

@@ -121,19 +121,23 @@ class TaskRuns:
             await apply_move(session, row, TaskMove(values=values or {}))
         return run
 
+    async def start_command(self, caller: Caller, run: TaskRun, request: CommandRequest) -> Command:
+        """Start the command of a run, or find the one that a crash has left without a note."""
+        marked = replace(request, envs={**request.envs, _MARK: _name(run)})
+        return await self._commands.start(
+            caller, run.sandbox_id, marked, idempotency=_once(run), wait=_START_WAIT
+        )
+
     async def start(
         self, caller: Caller, seen: Task, run: TaskRun, request: CommandRequest
     ) -> Command:
-        """Start the command of a run, or find the one that a crash has left without a note."""
-        marked = replace(request, envs={**request.envs, _MARK: _name(run)})
-        command = await self._commands.start(
-            caller, run.sandbox_id, marked, idempotency=_once(run), wait=_START_WAIT
-        )
+        """Start the command of a run, and note it."""
+        command = await self.start_command(caller, run, request)
         async with self._sessions.begin() as session:
             row = await lock_seen(session, seen)
             noted = await TaskHistoryRepository(session).get_run(run.task_id, run.number)
             noted.command_id, noted.started_at = command.id, command.created_at
-            event = _event(noted, f"Started run {run.number} ({run.kind}, {run.cause}).")
+            event = tell_run(noted, f"Started run {run.number} ({run.kind}, {run.cause}).")
             await apply_move(session, row, TaskMove(events=[event]))
         return command
 
@@ -189,8 +193,8 @@ class TaskRuns:
             row = await lock_seen(session, seen)
             noted = await TaskHistoryRepository(session).get_run(run.task_id, run.number)
             if noted.ended_at is None:
-                await _close(session, noted, ended)
-            event = _event(noted, f"Run {run.number} ({run.kind}) has ended: {noted.outcome}.")
+                await close_run(session, noted, ended)
+            event = tell_run(noted, f"Run {run.number} ({run.kind}) has ended: {noted.outcome}.")
             move = ended.move
             values = {**_cost(row, ended.result), **move.values}
             await apply_move(
@@ -218,7 +222,8 @@ class TaskRuns:
         )
 
 
-async def _close(session: AsyncSession, run: TaskRun, ended: EndedRun) -> None:
+async def close_run(session: AsyncSession, run: TaskRun, ended: EndedRun) -> None:
+    """Note what came of a locked run."""
     result = ended.result
     run.outcome, run.summary = result.outcome, result.summary
     run.cost_usd, run.head_after = result.cost_usd, ended.head_after
@@ -264,7 +269,8 @@ def _check_outcome(command: Command, output: str) -> RunOutcome:
     return RunOutcome.FAILED
 
 
-def _event(run: TaskRun, reason: str) -> TaskRunChanged:
+def tell_run(run: TaskRun, reason: str) -> TaskRunChanged:
+    """Describe that a run was started, or has ended."""
     return TaskRunChanged(
         task_id=run.task_id,
         cause=Cause.TASK,
@@ -274,4 +280,5 @@ def _event(run: TaskRun, reason: str) -> TaskRunChanged:
         kind=RunKind(run.kind),
         command_id=run.command_id,
         outcome=None if run.outcome is None else RunOutcome(run.outcome),
+        attempt=run.attempt or None,
     )

@@ -55,7 +55,7 @@ class TaskSandboxes:
         number = task.sandboxes + 1
         try:
             row = await self._controller.create(
-                work.caller, self._request(work), idempotency=once, wait=_WAIT
+                work.caller, self.request(work), idempotency=once, wait=_WAIT
             )
         except (StartFailed, InvalidTransition) as error:
             # The next attempt needs a key of its own.
@@ -137,7 +137,8 @@ class TaskSandboxes:
         await preparations.forget(work.repository.id, snapshot_id)
         return snapshot_id
 
-    def _request(self, work: TaskWork) -> SandboxRequest:
+    def request(self, work: TaskWork) -> SandboxRequest:
+        """Describe the sandbox of a task."""
         task, settings = work.task, work.settings
         return SandboxRequest(
             template=template_of(settings, has_agent=task.agent is not None),

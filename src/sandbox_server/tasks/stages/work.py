@@ -93,6 +93,11 @@ class TaskWork:
         return Stage.WORKING if is_first else Stage.FIXING
 
     @property
+    def attempt_number(self) -> int:
+        """The attempt that this is; 0: the task itself."""
+        return 0
+
+    @property
     def is_first_run(self) -> bool:
         """Whether the agent has not worked on this before its current run."""
         return self.task.runs <= 1
