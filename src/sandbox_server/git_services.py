@@ -17,6 +17,7 @@ from sandbox_server.git.endpoint.large_files import LargeFiles
 from sandbox_server.git.endpoint.pushing import Pushes
 from sandbox_server.git.endpoint.recent_pushes import RecentPushes
 from sandbox_server.git.endpoint.sandbox_config import SandboxGitConfig
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.forge import ForgeLargeFiles
 from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.git.mirrors import Mirrors
@@ -78,7 +79,9 @@ def build_git_services(
         sessions, vault, {one.name: one.api_key.get_secret_value() for one in settings.backends}
     )
     config = SandboxGitConfig(access, service_config, public_url=settings.public_url)
-    checkouts = Checkouts(mirrors, configure=config.write)
+    lfs = LfsServer()
+    fetcher = LargeFileFetcher(lfs, credentials, limit=settings.lfs_checkout_mb * 2**20)
+    checkouts = Checkouts(mirrors, configure=config.write, large_files=fetcher)
     kept = KeptPushes(sessions, vault, scratch, credentials)
     recent = RecentPushes()
     forwarding = Forwarding(sessions, credentials, kept, recent)
@@ -90,7 +93,7 @@ def build_git_services(
             access,
             Fetches(mirrors, recent),
             Pushes(mirrors, scratch, forwarding, EndedScratch(sessions, scratch)),
-            LargeFiles(LfsServer(), credentials, public_url=settings.public_url),
+            LargeFiles(lfs, credentials, public_url=settings.public_url),
         ),
         mirror_job=MirrorJob(repositories, mirrors),
         kept_pushes=kept,

@@ -194,6 +194,14 @@ class Settings(BaseSettings):
     mirror_gb: int = Field(
         20, ge=1, le=100_000, description="Disk space for mirrors of repositories, in GiB."
     )
+    lfs_checkout_mb: int = Field(
+        256,
+        ge=0,
+        le=100_000,
+        description=(
+            "Most MiB of Git LFS that a checkout fetches into a sandbox with git-lfs. With more, large files stay pointers."
+        ),
+    )
     metrics_token: SecretStr | None = Field(
         None,
         description=(

@@ -174,7 +174,15 @@ class SandboxCheckout(ResponseModel):
     push: bool
     directory: str
     state: CheckoutState
-    reason: Annotated[str, Field(description="Why the checkout failed.")] | None
+    reason: (
+        Annotated[
+            str,
+            Field(
+                description="Why the checkout failed, or why large files (Git LFS) in it stay pointers."
+            ),
+        ]
+        | None
+    )
     commit: Annotated[str, Field(description="The commit that was checked out.")] | None
 
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -13,10 +13,15 @@ from sandbox_server.domain.errors import (
     GitError,
 )
 from sandbox_server.git.inside import BEGIN, FINISH, UPDATE
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
+from sandbox_server.git.lfs.inside import LargeFilesInside
+from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.git.mirrors import Mirror, Mirrors
+from sandbox_server.git.objects import GitObjects
 from sandbox_server.git.packs import PreparedPacks, PreparedUpdate, prepare_packs, prepare_update
 from sandbox_server.git.remotes import full_ref
 from sandbox_server.git.rewriting import Identity
+from sandbox_server.git.scanning import list_pointers
 from sandbox_server.git.uploads import upload_bytes, upload_file
 from sandbox_server.providers.e2b.transfers import Transfers
 from sandbox_server.providers.protocol.provider import Finished
@@ -71,6 +76,8 @@ class CheckedOut:
     seconds: float
     is_stale: bool = False
     """The forge did not answer: the base is what the mirror knew."""
+    pointers: str | None = None
+    """Why large files of Git LFS stay pointers; None: they do not, or the sandbox has no git-lfs."""
 
 
 class Checkouts:
@@ -86,10 +93,12 @@ class Checkouts:
         *,
         full_history: int = 512 * 2**20,
         configure: Configure | None = None,
+        large_files: LargeFileFetcher | None = None,
     ) -> None:
         self._mirrors = mirrors
         self._full_history = full_history
         self._configure = configure
+        self._large_files = large_files
 
     async def check_out(
         self,
@@ -104,13 +113,33 @@ class Checkouts:
             base = await _find_base(mirror, request)
             placing = self._place(_Sandbox(used, request), mirror, base)
             try:
-                (rung, base), _ = await asyncio.gather(placing, self._configure_git(used))
+                (rung, base), large, _ = await asyncio.gather(
+                    placing, self._list_large(mirror, base), self._configure_git(used)
+                )
             except GitError:
                 self._mirrors.discard(request.repository.id)
                 raise
+        pointers = await self._fetch(used, request, large)
         return CheckedOut(
-            rung=rung, base_sha=base, seconds=monotonic() - begun, is_stale=mirror.is_stale
+            rung=rung,
+            base_sha=base,
+            seconds=monotonic() - begun,
+            is_stale=mirror.is_stale,
+            pointers=pointers,
         )
+
+    async def _list_large(self, mirror: Mirror, base: str) -> Sequence[LfsObject]:
+        return (
+            () if self._large_files is None else await list_pointers(GitObjects(mirror.path), base)
+        )
+
+    async def _fetch(
+        self, used: UsableSandbox, request: CheckoutRequest, wanted: Sequence[LfsObject]
+    ) -> str | None:
+        if self._large_files is None or not wanted:
+            return None
+        inside = LargeFilesInside(used, request.directory, user=request.user)
+        return await self._large_files.fetch(inside, request.repository, wanted)
 
     async def _configure_git(self, used: UsableSandbox) -> None:
         if self._configure is not None:

@@ -80,4 +80,4 @@ class SandboxCheckouts:
             await self._requested.note_failed(row.id, reason=str(error))
             return
         log.info("checked out sandbox_id=%s rung=%s s=%.2f", row.id, done.rung, done.seconds)
-        await self._requested.note_ready(row.id, commit=done.base_sha)
+        await self._requested.note_ready(row.id, commit=done.base_sha, reason=done.pointers)

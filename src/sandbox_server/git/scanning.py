@@ -169,6 +169,21 @@ async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapp
     return {pointer: storable(paths[name]) for name, pointer in found}
 
 
+async def list_pointers(objects: GitObjects, commit: str) -> Sequence[LfsObject]:
+    """List what the files of a commit point to; without a look at them if no attribute names Git LFS."""
+    attributes = ("--", ":(top,glob)**/.gitattributes")
+    said = await objects.git(
+        *("grep", "-q", "-F", "filter=lfs", sha_of(commit)), *attributes, accept=(0, 1)
+    )
+    if said.exit_code:
+        return ()
+    listed = await objects.git(
+        "ls-tree", "-r", "--format=%(objectname)", commit, most=_MOST_OBJECTS
+    )
+    found = {pointer for _, pointer in await _read_pointers(objects, listed.lines)}
+    return sorted(found, key=lambda each: each.oid)
+
+
 async def _read_pointers(
     objects: GitObjects, names: Sequence[str]
 ) -> Sequence[tuple[str, LfsObject]]:

@@ -1,16 +1,21 @@
 """Large files of Git LFS in saves: taken out of a sandbox with git-lfs, and put back into another one."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from sandbox_server.domain.errors import SaveTooLarge
+from sandbox_server.git.checkouts import Checkouts
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.inside import Kept
+from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.git.work import SandboxWork
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
-from tests.server.git.conftest import DIRECTORY
+from tests.server.git.conftest import DIRECTORY, NAME
 from tests.server.git.lfs_client import GIT_LFS, needs_git_lfs
+from tests.server.git.lfs_store import oid_of, pointer_of
 
 pytestmark = [pytest.mark.needs_engine, needs_git_lfs]
 
@@ -96,3 +101,67 @@ async def test_large_work__more_than_a_save_holds_is_refused_before_it_is_read(t
     )
     with pytest.raises(SaveTooLarge, match="of Git LFS \\(66 MiB\\)"):
         await take()
+
+
+@pytest.fixture
+def film(seeded, forge):
+    """Add a large file to the repository and to the forge's store."""
+    content = os.urandom(400_000)
+    seeded.write(".gitattributes", "*.mp4 filter=lfs diff=lfs merge=lfs -text\n")
+    seeded.write("films/a.mp4", pointer_of(content))
+    seeded.commit("feat: film")
+    seeded.push(forge.path(NAME))
+    forge.lfs.add(content)
+    return content
+
+
+@pytest.fixture
+def fetching(mirrors, forge):
+    """Check out with large files up to a limit."""
+
+    def make(limit=2**20):
+        async def credentials(repository, _access):
+            return forge.credential(repository.full_name)
+
+        fetcher = LargeFileFetcher(LfsServer(), credentials, limit=limit)
+        return Checkouts(mirrors, large_files=fetcher)
+
+    return make
+
+
+async def test_checkout__has_the_contents_of_large_files_and_a_clean_status(
+    film, fetching, used, with_lfs, request_of, shell, seeded, forge
+):
+    done = await fetching().check_out(used, request_of())
+    assert done.pointers is None
+    assert (await shell(f"{IN} sha256sum films/a.mp4")).split()[0] == oid_of(film)
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
+    later = os.urandom(500_000)
+    seeded.write("films/b.mp4", pointer_of(later))
+    seeded.commit("feat: another film")
+    seeded.push(forge.path(NAME))
+    forge.lfs.add(later)
+    forge.lfs.contents.pop(oid_of(film))
+    done = await fetching().check_out(used, request_of(branch="task-2"), max_age=timedelta())
+    sums = (await shell(f"{IN} sha256sum films/*.mp4")).splitlines()
+    assert [line.split()[0] for line in sums] == [oid_of(film), oid_of(later)]
+    assert (done.pointers, await shell(f"{IN} git status --porcelain")) == (None, "")
+
+
+async def test_checkout__says_why_large_files_stay_pointers(
+    film, fetching, used, with_lfs, request_of, shell, forge
+):
+    done = await fetching(limit=399_999).check_out(used, request_of())
+    assert done.pointers is not None
+    assert "1 large files (Git LFS) stay pointers: they have 0 MiB" in done.pointers
+    assert await shell(f"{IN} cat films/a.mp4") == pointer_of(film).strip()
+    forge.lfs.contents.clear()
+    done = await fetching().check_out(used, request_of())
+    assert done.pointers is not None
+    assert "Object does not exist" in done.pointers
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
+
+
+async def test_checkout__without_git_lfs_has_pointers(film, fetching, used, request_of, shell):
+    done = await fetching().check_out(used, request_of())
+    assert (done.pointers, await shell(f"{IN} cat films/a.mp4")) == (None, pointer_of(film).strip())

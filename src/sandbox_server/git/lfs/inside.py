@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from sandbox_server.domain.errors import PathNotFound, SaveFailed, SaveTooLarge
+from sandbox_server.domain.errors import CheckoutFailed, PathNotFound, SaveFailed, SaveTooLarge
 from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 
@@ -35,6 +35,21 @@ fi
     while read -r oid size; do
         if [ -f "$STORE/${oid:0:2}/${oid:2:2}/$oid" ]; then echo "+ $oid $size"; else echo "- $oid $size"; fi
     done
+)"""
+
+
+_LOOK: Final = r"""(
+cd "$TARGET" || exit 95
+git config filter.lfs.clean >/dev/null && command -v git-lfs >/dev/null || exit 0
+echo lfs
+find .git/lfs/objects -type f -regextype posix-extended -regex '.*/[0-9a-f]{64}' -printf '%f %s\n' 2>/dev/null
+exit 0
+)"""
+
+# Files that are pointers get their contents, as far as these are here; `git status` stays as it is.
+_SHOW: Final = r"""(
+export GIT_TERMINAL_PROMPT=0 LC_ALL=C
+cd "$TARGET" && git lfs checkout 2>&1
 )"""
 
 
@@ -93,6 +108,19 @@ class LargeFilesInside:
         contents = {oid: content for oid, content in found.items() if content is not None}
         stored = [each for each in named if each.oid in kept.here or each.oid in contents]
         return TakenFiles(kept=stored, contents=contents)
+
+    async def list_present(self) -> Mapping[str, int] | None:
+        """List the contents that are here, with their sizes; None if the sandbox does not use git-lfs."""
+        said, _ = await self._run(_LOOK)
+        first, *others = said.decode(errors="replace").splitlines() or [""]
+        pairs = (line.split(" ") for line in others)
+        return {oid: int(size) for oid, size in pairs} if first == "lfs" else None
+
+    async def show(self) -> None:
+        """Put the contents that are here into the files, in the place of pointers."""
+        said, exit_code = await self._run(_SHOW)
+        if exit_code:
+            raise CheckoutFailed(self._directory, said[-_LAST_WORDS:].decode(errors="replace"))
 
     async def _read(self, store: str, wanted: LfsObject) -> bytes | None:
         """Read a content; None if it is not here, or is not what its name says."""

@@ -17,8 +17,9 @@ class RequestedCheckouts:
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).find(sandbox_id)
 
-    async def note_ready(self, sandbox_id: str, *, commit: str) -> None:
-        await self._note(sandbox_id, state="ready", commit=commit)
+    async def note_ready(self, sandbox_id: str, *, commit: str, reason: str | None = None) -> None:
+        """Note that a checkout is there; the reason is why large files in it stay pointers."""
+        await self._note(sandbox_id, state="ready", commit=commit, reason=reason)
 
     async def note_failed(self, sandbox_id: str, *, reason: str) -> None:
         await self._note(sandbox_id, state="failed", reason=reason)

@@ -140,11 +140,12 @@ class Preparation:
 
 def _event(work: TaskWork, done: CheckedOut) -> TaskCheckedOut:
     stale = " The forge did not answer: the base is what the mirror knew." if done.is_stale else ""
+    pointers = "" if done.pointers is None else f" {done.pointers}"
     return TaskCheckedOut(
         task_id=work.task.id,
         cause=Cause.TASK,
         actor=SERVER,
-        reason=f"Checked out {work.task.base_ref} ({done.rung}, {done.seconds:.2f} s).{stale}",
+        reason=f"Checked out {work.task.base_ref} ({done.rung}, {done.seconds:.2f} s).{stale}{pointers}",
         method=done.rung,
         seconds=done.seconds,
         base_sha=done.base_sha,

@@ -1,6 +1,8 @@
 """git in sandboxes of a real engine, against a whole server and a git server as the forge."""
 
+import os
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,6 +16,8 @@ from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from tests.engine.engine_process import EngineProcess
 from tests.engine.polling import until
 from tests.server.git.git_server import PASSWORD, USER
+from tests.server.git.lfs_client import GIT_LFS, needs_git_lfs
+from tests.server.git.lfs_store import oid_of, pointer_of
 from tests.server.git.work_trees import git
 from tests.server.support.full_server import inside, serving_outside
 
@@ -309,3 +313,25 @@ async def test_repository__without_a_door_git_shows_the_token_of_the_sandbox(
     async with httpx.AsyncClient(auth=(user, token)) as client:
         listed = await client.get(f"{address}/info/refs?service=git-upload-pack")
     assert listed.status_code == 200
+
+
+@needs_git_lfs
+async def test_large_files__are_fetched_and_pushed_through_the_door(sandbox, forge, seeded):
+    film = os.urandom(300_000)
+    seeded.write(".gitattributes", "*.mp4 filter=lfs diff=lfs merge=lfs -text\n")
+    seeded.commit("feat: film", film__mp4=pointer_of(film))
+    seeded.push(forge.path(NAME), "main")
+    forge.lfs.add(film)
+    box = await sandbox(branch="agent-1", push=True)
+    await box.handle.files.write("/usr/local/bin/git-lfs", Path(GIT_LFS).read_bytes(), user="root")
+    await box.run("chmod 755 /usr/local/bin/git-lfs && git lfs install --system", user="root")
+    await box.git("lfs pull")
+    sums = await box.run(f"sha256sum {HOME}/widgets/film.mp4")
+    assert sums.split()[0] == oid_of(film)
+    await box.run(f"head -c 3000000 /dev/urandom >{HOME}/widgets/new.mp4")
+    await box.git("add -A")
+    await box.git("commit -qm 'feat: another film'")
+    await box.git("push -q origin agent-1")
+    new = (await box.run(f"sha256sum {HOME}/widgets/new.mp4")).split()[0]
+    assert len(forge.lfs.contents[new]) == 3_000_000
+    assert "token-of" not in await box.git("config --list")
