@@ -84,6 +84,7 @@ def _path(number: int) -> str:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    repository: Path
 
     def do_GET(self) -> None:
         self._run_backend(b"")
@@ -96,12 +97,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _run_backend(self, body: bytes) -> None:
         asked = urlsplit(self.path)
+        below = asked.path.partition(".git")[2]  # any name is that of the one repository
         environment = {
             **_ENVIRONMENT,
-            "GIT_PROJECT_ROOT": str(REPOSITORY.parent),
+            "GIT_PROJECT_ROOT": str(self.repository.parent),
             "GIT_HTTP_EXPORT_ALL": "1",
             "REQUEST_METHOD": self.command,
-            "PATH_INFO": asked.path,
+            "PATH_INFO": f"/{self.repository.name}{below}",
             "QUERY_STRING": asked.query,
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "CONTENT_LENGTH": str(len(body)),
@@ -109,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         with subprocess.Popen(
-            ["git", "-c", "safe.directory=*", "http-backend"],  # noqa: S607
+            ["git", "-c", "safe.directory=*", "-c", "http.receivePack=true", "http-backend"],  # noqa: S607
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -136,13 +138,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Serve the repository at 200 Mbit/s; gives its URL."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+def serving(repository: Path = REPOSITORY) -> Iterator[str]:
+    """Serve a repository at 200 Mbit/s, by any name; gives a URL of it."""
+    handler = type("Handler", (_Handler,), {"repository": repository})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/{REPOSITORY.name}"
+            yield f"http://127.0.0.1:{server.server_port}/acme/{REPOSITORY.name}"
         finally:
             server.shutdown()
             thread.join()

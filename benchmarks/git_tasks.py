@@ -13,6 +13,7 @@ from statistics import median
 from benchmarks.engine import Engine, started_engine
 from benchmarks.git_forge import REPOSITORY, make_repository, run_git, serving
 from benchmarks.report import Figure
+from benchmarks.task_starts import task_starts
 from benchmarks.timing import timed
 from sandbox_server.db.models import Repository, Sandbox
 from sandbox_server.domain.ids import new_id
@@ -47,6 +48,9 @@ async def tasks() -> AsyncIterator[Figure]:
                 yield figure
             async for figure in _saves(bench):
                 yield figure
+            first, *others = await task_starts(engine, behind=_BEHIND, rounds=_ROUNDS + 1)
+            yield _ratio("first task, until its agent runs / clone", first, clone)
+            yield _ratio("another task, until its agent runs / clone", median(others), clone)
 
 
 async def _checkouts(bench: "_Bench", clone: float) -> AsyncIterator[Figure]:
@@ -60,6 +64,8 @@ async def _checkouts(bench: "_Bench", clone: float) -> AsyncIterator[Figure]:
     creates, updates = zip(*[await bench.start_from(snapshot) for _ in range(_ROUNDS)], strict=True)
     yield Figure("sandbox from a prepared snapshot", median(creates), "ms")
     yield _ratio(f"its update by {_BEHIND} commits / clone", median(updates), clone)
+    ready = median(map(sum, zip((each / 1000 for each in creates), updates, strict=True)))
+    yield _ratio("both: a sandbox with the repository / clone", ready, clone, target=0.01)
 
 
 async def _saves(bench: "_Bench") -> AsyncIterator[Figure]:
@@ -189,5 +195,5 @@ async def _median(measured: Iterator[Awaitable[float]]) -> float:
     return median([await one for one in measured])
 
 
-def _ratio(name: str, ours: float, clone: float) -> Figure:
-    return Figure(name, ours, "s", floor=clone, target=1)
+def _ratio(name: str, ours: float, clone: float, *, target: float = 1) -> Figure:
+    return Figure(name, ours, "s", floor=clone, target=target)

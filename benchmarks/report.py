@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _WIDTHS = (44, 12, 12, 8, 8)
+_SMALL_RATIO = 0.1
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ def print_figure(figure: Figure) -> None:
     unit = figure.unit
     floor, ratio = "-", "-"
     if figure.floor is not None:
-        floor, ratio = f"{figure.floor:.1f} {unit}", f"{figure.judged:.2f}"
+        digits = 2 if figure.judged >= _SMALL_RATIO else 4
+        floor, ratio = f"{figure.floor:.1f} {unit}", f"{figure.judged:.{digits}f}"
     _print_row(
         (
             figure.name,
-            f"{figure.ours:.1f} {unit}",
+            f"{figure.ours:.{1 if figure.ours >= 1 else 2}f} {unit}",
             floor,
             ratio,
             "-" if figure.target is None else f"{figure.target:g}",

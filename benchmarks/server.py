@@ -50,12 +50,12 @@ class Server:
 
 
 @asynccontextmanager
-async def started_server(engine: Engine | Stub) -> AsyncIterator[Server]:
+async def started_server(engine: Engine | Stub, *flags: str) -> AsyncIterator[Server]:
     """Start a server with the engine's sandboxes on a free port; it is removed afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=_VAR_TMP))
     directory.chmod(0o711)  # its account has to get through
     state_dir = directory / "state"
-    process = await _start(state_dir, engine)
+    process = await _start(state_dir, engine, *flags)
     try:
         url = await _listening_url(process)
         key = (state_dir / "admin.key").read_text().strip()
@@ -72,7 +72,7 @@ async def started_server(engine: Engine | Stub) -> AsyncIterator[Server]:
         shutil.rmtree(directory)
 
 
-async def _start(state_dir: Path, engine: Engine | Stub) -> Process:
+async def _start(state_dir: Path, engine: Engine | Stub, *flags: str) -> Process:
     provider = {
         "E2B_API_KEY": engine.api_key,
         "E2B_API_URL": engine.url,
@@ -81,7 +81,7 @@ async def _start(state_dir: Path, engine: Engine | Stub) -> Process:
     }
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sandbox_server", "serve"),
-        *("--port", "0", "--state-dir", str(state_dir)),
+        *("--port", "0", "--state-dir", str(state_dir), *flags),
         stdout=PIPE,
         stderr=DEVNULL,
         env={**os.environ, **provider},

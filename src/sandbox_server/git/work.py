@@ -71,7 +71,6 @@ class HeadFacts:
 
     head_sha: str | None
     branch: str | None
-    is_dirty: bool = False
 
 
 class SandboxWork:
@@ -159,7 +158,6 @@ class SandboxWork:
         return HeadFacts(
             head_sha=told.oid("head"),
             branch=branch.removeprefix("refs/heads/") if branch else None,
-            is_dirty="dirty" in told.lines,
         )
 
 

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -65,14 +66,17 @@ class AgentWork:
             return await self._after_run.go_on(work, last)
         require_budget(work)
         used = await self._sandboxes.use(work)
-        await self._checkout.remove_files(used, task, *ANSWER_FILES)
+        _, head_before = await asyncio.gather(
+            self._checkout.remove_files(used, task, *ANSWER_FILES),
+            self._checkout.find_head(used, task),
+        )
         cause, cause_ref = find_cause(untold, last)
         new = NewRun(
             kind=RunKind.AGENT,
             cause=cause,
             cause_ref=cause_ref,
             sandbox_id=used.row.id,
-            head_before=await self._checkout.find_head(used, task),
+            head_before=head_before,
             told=[message.id for message in untold],
         )
         await self._runs.begin(task, new, values={"runs": task.runs + 1})

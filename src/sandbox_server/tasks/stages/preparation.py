@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 from sandbox_server.db.models import TaskRun
@@ -58,7 +59,8 @@ class Preparation:
         return await self._check_out(work)
 
     async def _begin_work(self, work: TaskWork) -> timedelta:
-        move = TaskMove(stage=work.working_stage, reason="The sandbox is ready.")
+        values = {"sandbox_ready": True}
+        move = TaskMove(stage=work.working_stage, reason="The sandbox is ready.", values=values)
         await self._transitions.commit(work.task, move)
         return AGAIN
 
@@ -78,8 +80,7 @@ class Preparation:
         )
         if task.base_sha != done.base_sha:
             noted = TaskMove(values={"base_sha": done.base_sha}, events=[_event(work, done)])
-            await self._transitions.commit(task, noted)
-            return AGAIN
+            work = replace(work, task=await self._transitions.commit(task, noted))
         await self._restore(work, used)
         return await self._begin_setup(work)
 
@@ -93,8 +94,7 @@ class Preparation:
         task, settings = work.task, work.settings
         assert task.sandbox_id is not None
         if settings.setup is None or await self._sandboxes.is_prepared(work):
-            await self._transitions.commit(task, TaskMove(values={"sandbox_ready": True}))
-            return AGAIN
+            return await self._begin_work(work)
         new = NewRun(
             kind=RunKind.SETUP,
             cause=_CAUSE,
