@@ -11,13 +11,27 @@ import pytest
 from tests import run_services as services
 from tests.collection import cannot_run, starts_processes
 
-# Each client loads the machine's certificates, which takes 20 ms of a processor.
-httpx._transports.default.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _NEEDS_ENGINE = "needs_engine"
 _EMULATED_GITHUB = "make_forge_world"
 _FAILURES = "TEST_FAILURES_FILE"
 _lacking: list[str] = []
+
+
+@cache
+def _tls_context(_certificates, *args, **options):
+    return _create_tls_context(*args, **options)
+
+
+def _cached_tls_context(*args, **options):
+    """Load the machine's certificates once, not for each client: that takes 20 ms of a processor."""
+    certificates = tuple(os.environ.get(name) for name in _CERTIFICATES)
+    return _tls_context(certificates, *args, **options)
+
+
+_create_tls_context = httpx.create_ssl_context
+httpx._transports.default.create_ssl_context = _cached_tls_context  # type: ignore[attr-defined]
 
 
 def pytest_configure(config):

@@ -15,8 +15,11 @@ async def test_budget__runs_are_limited_and_a_retry_grants_them_anew(tasks):
 
 
 async def test_budget__the_deadline_ends_work_and_not_a_review(tasks):
-    await tasks.add_repository(checks="sleep 3; false")
-    task = await tasks.create("date +%N >> log", budget={"deadline_s": 2})
+    await tasks.add_repository(checks="until test -e /tmp/is-late; do sleep 0.1; done; false")
+    task = await tasks.create("date +%N >> log", budget={"deadline_s": 3600})
+    checking = await tasks.until(task["id"], "checking")
+    await tasks.pass_deadline(task["id"])
+    await tasks.write_file(checking["sandbox_id"], "/tmp/is-late")
     waiting = await tasks.until(task["id"], "waiting-for-user")
     assert waiting["waits_for"]["data"] == {"limit": "deadline"}
     assert await tasks.items(task["id"], "saves")

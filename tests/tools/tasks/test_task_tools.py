@@ -72,9 +72,9 @@ class Checkout:
         return subprocess.run(status, capture_output=True, check=True).stdout
 
 
-@pytest_asyncio.fixture
-async def server(tmp_path):
-    async with started_tool_server(tmp_path) as server:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory):
+    async with started_tool_server(tmp_path_factory.mktemp("tasks")) as server:
         yield server
 
 
@@ -85,8 +85,17 @@ async def client(server):
 
 
 @pytest.fixture
-def checkout(server, tmp_path):
-    checkout = Checkout(tmp_path / "home" / "widgets")
+def home(server):
+    """Give a test the home of the server, without checkouts of other tests."""
+    yield server.workspace.with_name("home")
+    for directory in (server.workspace, server.workspace.with_name("home")):
+        shutil.rmtree(directory)
+        directory.mkdir()
+
+
+@pytest.fixture
+def checkout(home):
+    checkout = Checkout(home / "widgets")
     checkout.describe()
     return checkout
 
@@ -101,7 +110,7 @@ async def said(client, tool, **arguments):
     return ("error: " if result.is_error else "") + result.content[0].text
 
 
-async def test_task_tools__exist_only_where_there_is_a_task(client, server, tmp_path):
+async def test_task_tools__exist_only_where_there_is_a_task(client, server, home):
     assert await listed(client) == set()
     assert "There is no task in this sandbox" in await said(client, "task_get")
     Checkout(server.workspace).describe()

@@ -3,14 +3,15 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from sandbox_client.models import SandboxState
 from sandbox_server.components import Components
-from sandbox_server.db.models import PullRequest, Sandbox
+from sandbox_server.db.models import PullRequest, Sandbox, Task
 from sandbox_server.jobs.kinds import DRIFT_CHECK, PULL_REQUEST
 from sandbox_server.jobs.repository import JobRepository
 from tests.server.forges.support.git_server import git
@@ -97,6 +98,17 @@ class TaskClient:
             f"/v1/sandboxes/{sandbox_id}/files/content", params={"path": path}
         )
         return answer.text if answer.status_code == 200 else None
+
+    async def write_file(self, sandbox_id: str, path: str) -> None:
+        """Make a file in a sandbox that tells a command to go on."""
+        url = f"/v1/sandboxes/{sandbox_id}/files/content"
+        (await self.api.put(url, params={"path": path}, content=b"now")).raise_for_status()
+
+    async def pass_deadline(self, task_id: str) -> None:
+        """Let the deadline of a task be a moment ago."""
+        passed = update(Task).where(Task.id == task_id).values(deadline_at=datetime.now(UTC))
+        async with self.components.sessions.begin() as session:
+            await session.execute(passed)
 
     async def until_file(self, sandbox_id: str, path: str) -> None:
         """Wait until a file of a sandbox has content."""
