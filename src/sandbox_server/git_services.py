@@ -58,8 +58,15 @@ class GitServices:
         }
 
 
-def build_large_files(forges: Forges) -> ForgeLargeFiles:
-    return ForgeLargeFiles(LfsServer(), ForgeCredentials(forges).mint)
+def build_large_files(
+    settings: Settings, forges: Forges
+) -> tuple[ForgeLargeFiles, LargeFileFetcher]:
+    server, credentials = LfsServer(), ForgeCredentials(forges).mint
+    limit = settings.lfs_checkout_mb * 2**20
+    return (
+        ForgeLargeFiles(server, credentials),
+        LargeFileFetcher(server, credentials, limit=limit),
+    )
 
 
 def build_git_services(
@@ -79,8 +86,7 @@ def build_git_services(
         sessions, vault, {one.name: one.api_key.get_secret_value() for one in settings.backends}
     )
     config = SandboxGitConfig(access, service_config, public_url=settings.public_url)
-    lfs = LfsServer()
-    fetcher = LargeFileFetcher(lfs, credentials, limit=settings.lfs_checkout_mb * 2**20)
+    _, fetcher = build_large_files(settings, forges)
     checkouts = Checkouts(mirrors, configure=config.write, large_files=fetcher)
     kept = KeptPushes(sessions, vault, scratch, credentials)
     recent = RecentPushes()
@@ -93,7 +99,7 @@ def build_git_services(
             access,
             Fetches(mirrors, recent),
             Pushes(mirrors, scratch, forwarding, EndedScratch(sessions, scratch)),
-            LargeFiles(lfs, credentials, public_url=settings.public_url),
+            LargeFiles(LfsServer(), credentials, public_url=settings.public_url),
         ),
         mirror_job=MirrorJob(repositories, mirrors),
         kept_pushes=kept,

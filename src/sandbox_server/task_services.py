@@ -11,6 +11,7 @@ from sandbox_server.forges.redelivery import Redelivery
 from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import TaskRepositories
 from sandbox_server.git.checkouts import Checkouts
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.forge import ForgeLargeFiles
 from sandbox_server.git.work import SandboxWork
 from sandbox_server.git_services import GitServices
@@ -107,8 +108,10 @@ class TaskServices:
         }
 
 
-def build_saves(sessions: Sessions, vault: Vault, large_files: ForgeLargeFiles) -> TaskSaves:
-    return TaskSaves(sessions, vault, SandboxWork(), TaskLargeFiles(sessions, vault, large_files))
+def build_saves(
+    sessions: Sessions, vault: Vault, large_files: tuple[ForgeLargeFiles, LargeFileFetcher]
+) -> TaskSaves:
+    return TaskSaves(sessions, vault, SandboxWork(), TaskLargeFiles(sessions, vault, *large_files))
 
 
 def build_task_services(parts: TaskParts) -> TaskServices:

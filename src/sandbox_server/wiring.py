@@ -139,7 +139,7 @@ def _assemble(
     changes = Changes(notifications)
     public_address = PublicAddress(settings.url_from_outside)
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
-    saves = build_saves(sessions, vault, build_large_files(forges))
+    saves = build_saves(sessions, vault, build_large_files(settings, forges))
     lifecycle = build_reconciliation(
         sessions,
         backends,

@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +27,8 @@ from sandbox_server.git.uploads import upload_bytes, upload_file
 from sandbox_server.providers.e2b.transfers import Transfers
 from sandbox_server.providers.protocol.provider import Finished
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+
+log = logging.getLogger(__name__)
 
 _BEGIN_LIMIT = timedelta(minutes=1)
 _FINISH_LIMIT = timedelta(minutes=10)
@@ -129,9 +132,13 @@ class Checkouts:
         )
 
     async def _list_large(self, mirror: Mirror, base: str) -> Sequence[LfsObject]:
-        return (
-            () if self._large_files is None else await list_pointers(GitObjects(mirror.path), base)
-        )
+        if self._large_files is None:
+            return ()
+        try:
+            return await list_pointers(GitObjects(mirror.path), base)
+        except GitError as error:  # no reason to do without the rest
+            log.warning("large files not listed repository=%s error=%s", mirror.path.name, error)
+            return ()
 
     async def _fetch(
         self, used: UsableSandbox, request: CheckoutRequest, wanted: Sequence[LfsObject]

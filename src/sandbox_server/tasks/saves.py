@@ -74,6 +74,7 @@ class TaskSaves:
             if content is not None:
                 await self._work.restore_large_file(used, task.directory, oid, content)
         await self._work.restore(used, task.directory, await self.read(save))
+        await self.large_files.fetch(task, used, save)
 
     async def _store(self, task_id: str, taken: TakenWork, cause: str, attempt: int) -> TaskSave:
         sealed = await asyncio.to_thread(self._seal, taken.bundle)

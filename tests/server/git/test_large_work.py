@@ -9,7 +9,7 @@ import pytest
 from sandbox_server.domain.errors import SaveTooLarge
 from sandbox_server.git.checkouts import Checkouts
 from sandbox_server.git.lfs.fetching import LargeFileFetcher
-from sandbox_server.git.lfs.inside import Kept
+from sandbox_server.git.lfs.inside import Kept, LargeFilesInside
 from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.git.work import SandboxWork
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
@@ -86,6 +86,22 @@ async def test_large_work__contents_come_back_in_another_sandbox(
     assert done.output.decode().strip() == f"{sums}\n?? b.bin"
 
 
+async def test_large_work__what_the_forge_has_is_fetched_after_a_restore(
+    take, shell, used, repository, fetcher, forge
+):
+    await shell(COMMIT)
+    taken = await take()
+    committed = max(taken.contents, key=lambda oid: len(taken.contents[oid]))
+    forge.lfs.add(taken.contents[committed])
+    await shell(f"{IN} rm -rf .git/lfs/objects && git show HEAD:a.bin >a.bin && git add .")
+    inside = LargeFilesInside(used, DIRECTORY)
+    named = await inside.list_new(taken.head_sha, taken.base_sha)
+    assert [each.oid for each in named] == [committed]
+    reason = await fetcher().fetch(inside, repository, named)
+    assert (await shell(f"{IN} sha256sum a.bin")).split()[0] == committed
+    assert reason is None
+
+
 async def test_large_work__what_is_kept_is_not_taken_again(take, shell):
     await shell(COMMIT)
     first = await take()
@@ -116,15 +132,22 @@ def film(seeded, forge):
 
 
 @pytest.fixture
-def fetching(mirrors, forge):
-    """Check out with large files up to a limit."""
-
+def fetcher(forge):
     def make(limit=2**20):
         async def credentials(repository, _access):
             return forge.credential(repository.full_name)
 
-        fetcher = LargeFileFetcher(LfsServer(), credentials, limit=limit)
-        return Checkouts(mirrors, large_files=fetcher)
+        return LargeFileFetcher(LfsServer(), credentials, limit=limit)
+
+    return make
+
+
+@pytest.fixture
+def fetching(mirrors, fetcher):
+    """Check out with large files up to a limit."""
+
+    def make(limit=2**20):
+        return Checkouts(mirrors, large_files=fetcher(limit))
 
     return make
 

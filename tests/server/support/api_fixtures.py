@@ -130,7 +130,7 @@ def task_parts(sessions, settings, use_cases, backends, vault, commands, service
             repositories=repositories,
             service_config=service_config,
         ),
-        saves=build_saves(sessions, vault, build_large_files(forges)),
+        saves=build_saves(sessions, vault, build_large_files(settings, forges)),
         save_every=timedelta(minutes=5),
         snapshots=use_cases.snapshots,
     )

@@ -1,6 +1,7 @@
 import pytest
 
 from sandbox_server.domain.errors import ForgeUnavailable
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.forge import ForgeLargeFiles
 from sandbox_server.git.lfs.server import LfsServer
 from sandbox_server.tasks.large_files.service import TaskLargeFiles
@@ -63,4 +64,6 @@ def large_files(sessions, vault):
     async def credentials(_repository, _access):
         raise ForgeUnavailable("git", "no answer")
 
-    return TaskLargeFiles(sessions, vault, ForgeLargeFiles(LfsServer(), credentials))
+    server = LfsServer()
+    fetcher = LargeFileFetcher(server, credentials, limit=0)
+    return TaskLargeFiles(sessions, vault, ForgeLargeFiles(server, credentials), fetcher)

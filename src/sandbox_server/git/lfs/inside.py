@@ -14,18 +14,20 @@ _LIMIT = timedelta(minutes=5)
 _LAST_WORDS = 2000
 _MOST = 5000
 
-# After a save was taken, whose objects are in $SCRATCH: what its commits point to. What its base has is known to the forge.
+# What the commits of a save point to; after it was taken, its objects are in $SCRATCH. What its base has is known to the forge.
 _LIST: Final = r"""(
 set -u
 export GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 LC_ALL=C
 cd "$TARGET" || exit 95
-if objects=$(git rev-parse --git-path objects 2>/dev/null); then
+if [ -z "$SCRATCH" ]; then
+    :
+elif objects=$(git rev-parse --git-path objects 2>/dev/null); then
     case $objects in /*) ;; *) objects=$PWD/$objects ;; esac
     export GIT_OBJECT_DIRECTORY="$SCRATCH/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
 else
     export GIT_DIR="$SCRATCH/git"
 fi
-{ echo "$SAVE"; cut -d ' ' -f 1 "$SCRATCH/refs"; echo ${BASE:+"^$BASE"}; } | sed '/^$/d' |
+{ echo "$SAVE"; [ -z "$SCRATCH" ] || cut -d ' ' -f 1 "$SCRATCH/refs"; echo ${BASE:+"^$BASE"}; } | sed '/^$/d' |
     git rev-list --objects --no-object-names --stdin |
     git cat-file --batch-check='%(objecttype) %(objectsize) %(objectname)' |
     sed -nE 's/^blob [0-9]{2,3} //p' |
@@ -55,9 +57,9 @@ cd "$TARGET" && git lfs checkout 2>&1
 
 @dataclass(frozen=True, kw_only=True)
 class Commits:
-    """The commits of a save that was just taken, whose directory in the sandbox is still there."""
+    """The commits of a save. If it was just taken, its directory in the sandbox is still there."""
 
-    scratch: str
+    scratch: str = ""
     save: str
     base: str | None
     store: str
@@ -108,6 +110,10 @@ class LargeFilesInside:
         contents = {oid: content for oid, content in found.items() if content is not None}
         stored = [each for each in named if each.oid in kept.here or each.oid in contents]
         return TakenFiles(kept=stored, contents=contents)
+
+    async def list_new(self, save: str, base: str | None) -> Sequence[LfsObject]:
+        """List what the commits of a restored save point to."""
+        return [*await self._list(Commits(save=save, base=base, store=""))]
 
     async def list_present(self) -> Mapping[str, int] | None:
         """List the contents that are here, with their sizes; None if the sandbox does not use git-lfs."""

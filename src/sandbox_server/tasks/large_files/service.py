@@ -1,19 +1,24 @@
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Repository, Task, TaskLargeFilePart
+from sandbox_server.db.models import Repository, Task, TaskLargeFilePart, TaskSave
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import SaveFailed
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import GitCredential
+from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.forge import ForgeLargeFiles
-from sandbox_server.git.lfs.inside import FindKept, Kept
+from sandbox_server.git.lfs.inside import FindKept, Kept, LargeFilesInside
 from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.git.work import TakenWork
+from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tasks.large_files.repository import LargeFileRepository
 from sandbox_server.vault import Vault
+
+log = logging.getLogger(__name__)
 
 _PART = 2**20
 
@@ -21,10 +26,17 @@ _PART = 2**20
 class TaskLargeFiles:
     """Keeps the contents of Git LFS that only the sandbox of a task has, each of them once."""
 
-    def __init__(self, sessions: Sessions, vault: Vault, forge: ForgeLargeFiles) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        vault: Vault,
+        forge: ForgeLargeFiles,
+        fetcher: LargeFileFetcher,
+    ) -> None:
         self._sessions = sessions
         self._vault = vault
         self._forge = forge
+        self._fetcher = fetcher
 
     def finder(self, task: Task) -> FindKept:
         """Return what finds the contents that need not be taken out of the sandbox again."""
@@ -56,6 +68,16 @@ class TaskLargeFiles:
             raise SaveFailed("a large file was removed with an older save meanwhile; save again")
         new = [part for part in parts if part.oid not in stored]
         await LargeFileRepository(session).add(new)
+
+    async def fetch(self, task: Task, used: UsableSandbox, save: TaskSave) -> None:
+        """Bring what the commits of a restored save point to and only the forge has, as far as that is possible."""
+        async with without_transaction(self._sessions) as session:
+            repository = await session.get_one(Repository, task.repository_id)
+        inside = LargeFilesInside(used, task.directory)
+        wanted = await inside.list_new(save.sha, save.base_sha)
+        reason = await self._fetcher.fetch(inside, repository, wanted) if wanted else None
+        if reason is not None:
+            log.warning("large files not restored task_id=%s reason=%s", task.id, reason)
 
     async def publish(
         self, task: Task, credential: GitCredential, objects: Sequence[LfsObject]
