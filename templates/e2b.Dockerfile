@@ -6,9 +6,11 @@ ENV LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 
 RUN apt-get update -qq \
     && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
-        build-essential ca-certificates curl file gh git inotify-tools iproute2 jq less nano openssh-client pkg-config \
-        procps python-is-python3 python3 python3-dev python3-pip python3-venv ripgrep rsync sudo tmux unzip wget \
-        xz-utils zip >/dev/null \
+        build-essential ca-certificates curl file gh git git-lfs inotify-tools iproute2 jq less nano openssh-client \
+        pkg-config procps python-is-python3 python3 python3-dev python3-pip python3-venv ripgrep rsync sudo tmux unzip \
+        wget xz-utils zip >/dev/null \
+    && git lfs install --system --skip-repo \
+    && git config --system lfs.skipDownloadErrors true \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/* /usr/lib/python3*/EXTERNALLY-MANAGED
 

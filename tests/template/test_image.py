@@ -26,8 +26,16 @@ def test_image__commands_run_as_user_with_sudo_in_the_workdir(which, request):
 
 
 def test_image__agent_contains_the_tools_and_no_large_parts(slim_computer):
-    programs = "gcc g++ make python python3 node npm npx git gh jq rg tmux curl sandbox-tools"
+    programs = (
+        "gcc g++ make python python3 node npm npx git git-lfs gh jq rg tmux curl sandbox-tools"
+    )
     slim_computer.run(f"for one in {programs}; do command -v $one || exit; done")
+    assert (
+        slim_computer.run(
+            "git config filter.lfs.required; git config lfs.skipdownloaderrors"
+        ).split()
+        == ["true"] * 2
+    )
     absent = "chromium code-server claude codex copilot gemini opencode"
     assert slim_computer.run(f"for one in {absent}; do command -v $one; done; true") == ""
     assert slim_computer.run("node --version").startswith("v24.")

@@ -64,6 +64,7 @@ _SETTINGS: Final = f"""\
 [lfs]
 	concurrentTransfers = 3
 	locksVerify = false
+	skipDownloadErrors = true
 """
 
 

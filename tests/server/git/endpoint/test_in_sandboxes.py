@@ -322,6 +322,9 @@ async def test_large_files__are_fetched_and_pushed_through_the_door(sandbox, for
     seeded.commit("feat: film", film__mp4=pointer_of(film))
     seeded.push(forge.path(NAME), "main")
     forge.lfs.add(film)
+    seeded.git("checkout", "-q", "-b", "lost")
+    seeded.commit("feat: lost film", lost__mp4=pointer_of(b"lost"))
+    seeded.push(forge.path(NAME), "lost")
     box = await sandbox(branch="agent-1", push=True)
     await box.handle.files.write("/usr/local/bin/git-lfs", Path(GIT_LFS).read_bytes(), user="root")
     await box.run("chmod 755 /usr/local/bin/git-lfs && git lfs install --system", user="root")
@@ -335,3 +338,5 @@ async def test_large_files__are_fetched_and_pushed_through_the_door(sandbox, for
     new = (await box.run(f"sha256sum {HOME}/widgets/new.mp4")).split()[0]
     assert len(forge.lfs.contents[new]) == 3_000_000
     assert "token-of" not in await box.git("config --list")
+    await box.git("checkout -q lost")
+    assert await box.run(f"cat {HOME}/widgets/lost.mp4") == pointer_of(b"lost")
