@@ -21,6 +21,7 @@ from sandbox_server.jobs.kinds import (
     TASK,
     TASK_ATTEMPT,
     TASK_SAVE,
+    TRIGGER_LOOK,
     WEBHOOK_DELIVERY,
     WEBHOOK_REDELIVERY,
 )
@@ -61,6 +62,7 @@ from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
 from sandbox_server.tasks.stages.waiting import Waiting
 from sandbox_server.tasks.stages.work import Step
 from sandbox_server.tasks.transitions import TaskTransitions
+from sandbox_server.tasks.triggers.reconciliation import MissedTriggers
 from sandbox_server.tasks.triggers.worker import DeliveryWorker
 from sandbox_server.vault import Vault
 
@@ -94,6 +96,7 @@ class TaskServices:
     outbox: OutboxWorker
     deliveries: DeliveryWorker
     redelivery: Redelivery
+    missed_triggers: MissedTriggers
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -105,6 +108,7 @@ class TaskServices:
             FORGE_WRITES: self.outbox.work,
             WEBHOOK_DELIVERY: self.deliveries.work,
             WEBHOOK_REDELIVERY: self.redelivery.work,
+            TRIGGER_LOOK: self.missed_triggers.work,
         }
 
 
@@ -118,6 +122,7 @@ def build_task_services(parts: TaskParts) -> TaskServices:
     sessions, forges = parts.sessions, parts.forges
     transitions, runs = TaskTransitions(sessions), TaskRuns(sessions, parts.commands)
     tasks = Tasks(sessions, parts.repositories)
+    deliveries = Deliveries(sessions, forges)
     sandboxes = TaskSandboxes(sessions, parts.controller, parts.repositories, transitions)
     checkouts, task_repositories = parts.git.checkouts, parts.git.scratch
     agents = _agent_parts(parts, sandboxes=sandboxes, runs=runs, transitions=transitions)
@@ -181,9 +186,8 @@ def build_task_services(parts: TaskParts) -> TaskServices:
         follower=PullRequestFollower(sessions, forges, tasks),
         outbox=OutboxWorker(sessions, forges),
         redelivery=Redelivery(sessions, forges),
-        deliveries=DeliveryWorker(
-            sessions, Deliveries(sessions, forges), forges, parts.repositories, tasks
-        ),
+        deliveries=DeliveryWorker(sessions, deliveries, forges, parts.repositories, tasks),
+        missed_triggers=MissedTriggers(sessions, deliveries, forges, parts.repositories),
     )
 
 

@@ -10,12 +10,14 @@ from sandbox_server.domain.tasks.forges import (
     GitAccess,
     GitCredential,
     Issue,
+    Labelling,
     PullByPush,
     PullDraft,
     PullFacts,
     RepositoryFacts,
     Review,
     Subject,
+    SubjectComment,
     Validated,
 )
 
@@ -43,6 +45,23 @@ class ForgeAdapter(Protocol):
 
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
         """Get an issue with its comments, oldest first."""
+        ...
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        """List the last addition of a label to each open issue that has it and got it since then."""
+        ...
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        """List the comments on issues and pull requests that were written since then."""
         ...
 
     async def find_pull(self, repository: RepositoryFacts, head_ref: str) -> PullFacts | None:

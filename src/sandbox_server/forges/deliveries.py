@@ -1,12 +1,13 @@
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox_server.db.models import WebhookDelivery
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.tasks.forges import Delivery
 from sandbox_server.forges.delivery_repository import DeliveryEntry, DeliveryRepository
 from sandbox_server.forges.service import Forges
 from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
@@ -38,7 +39,12 @@ class Deliveries:
         delivery = await self._forges.read_delivery(forge_id, headers, body)
         if not 0 < len(delivery.id) <= _LONGEST_ID:
             raise InvalidRequest(f"A delivery has an id of at most {_LONGEST_ID} characters.")
+        return await self.store(forge_id, delivery, body)
+
+    async def store(self, forge_id: str, delivery: Delivery, body: bytes) -> Receipt:
+        """Store a delivery with its job; one without an id is known by its body."""
         fresh, digest = new_id(), hashlib.sha256(body).digest()
+        delivery = replace(delivery, id=delivery.id or digest.hex())
         async with without_transaction(self._sessions) as session:
             deliveries = DeliveryRepository(session)
             stored = body if len(body) <= _LARGEST_STORED else None

@@ -17,12 +17,14 @@ from sandbox_server.domain.tasks.forges import (
     GitAccess,
     GitCredential,
     Issue,
+    Labelling,
     PullByPush,
     PullDraft,
     PullFacts,
     RepositoryFacts,
     Review,
     Subject,
+    SubjectComment,
     Validated,
 )
 from sandbox_server.forges.connection.client import Call, ForgeAddress, ForgeClient
@@ -94,6 +96,21 @@ class PlainGitAdapter:
 
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
         self._refuse("issues")
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        self._refuse("issues")
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        self._refuse("comments")
 
     async def find_pull(self, repository: RepositoryFacts, head_ref: str) -> PullFacts | None:
         self._refuse("pull requests")

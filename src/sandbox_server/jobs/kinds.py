@@ -19,5 +19,8 @@ TASK_SAVE = "task-save"  # a task's id: take the work out of its sandbox
 FORGE_WRITES = "forge-writes"  # a forge's id: its writes, one after the other
 WEBHOOK_DELIVERY = "webhook-delivery"  # the id of our row
 WEBHOOK_REDELIVERY = "webhook-redelivery"  # a forge's id: repeat webhooks that did not arrive
+TRIGGER_LOOK = (
+    "trigger-look"  # a repository's id: find labels and mentions whose webhooks were lost
+)
 PULL_REQUEST = "pull-request"  # `{repository id}/{number}`: read it anew while it is open
 GIT_PUSH = "git-push"  # a push's id: forward it once its forge answers

@@ -20,7 +20,7 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.tasks.forges import RepositoryFacts
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.forges.adapter import ForgeAdapter
-from sandbox_server.jobs.kinds import PREPARATION, REPOSITORY
+from sandbox_server.jobs.kinds import PREPARATION, REPOSITORY, TRIGGER_LOOK
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.repositories import prepared
 from sandbox_server.repositories.facts import describe
@@ -91,6 +91,7 @@ class Repositories:
                     caller.tenant_id, idempotency, resource="repository", resource_id=row.id
                 )
                 self._begin(row, facts, wanted)
+                await _look_for_triggers(session, row)
             elif await _find_earlier(session, caller, idempotency) != row.id:
                 raise NameTaken("repository", row.full_name)
         return self._entry(row, known.name)
@@ -138,6 +139,8 @@ class Repositories:
         async with self._sessions.begin() as session:
             row = await RepositoryRows(session).lock(repository_id, tenant_id=caller.tenant_id)
             self._change(row, changes)
+            if "triggers" in changes.settings:
+                await _look_for_triggers(session, row)
             [entry] = await self._entries(session, [row])
         return entry
 
@@ -212,6 +215,13 @@ class Repositories:
             if row is not None and row.triggers_paused_reason is None:
                 row.triggers_paused_reason = reason
 
+    async def note_look(self, repository_id: str, name: str, look: Mapping[str, Any]) -> None:
+        """Record up to when the labels or mentions of a repository were read."""
+        async with self._sessions.begin() as session:
+            row = await RepositoryRows(session).find(repository_id)
+            if row is not None:
+                row.trigger_looks = {**row.trigger_looks, name: dict(look)}
+
     def settings_of(self, row: Repository) -> RepositorySettings:
         return RepositorySettings.of(row.settings)
 
@@ -226,6 +236,7 @@ class Repositories:
     def _begin(self, row: Repository, facts: RepositoryFacts, wanted: RepositoryChanges) -> None:
         describe(row, facts)
         row.removed_at, row.settings, row.triggers_paused_reason = None, {}, None
+        row.trigger_looks = {}
         self._change(row, wanted)
 
     def _change(self, row: Repository, changes: RepositoryChanges) -> None:
@@ -250,6 +261,12 @@ class Repositories:
 
     def _entry(self, row: Repository, forge: str) -> RepositoryEntry:
         return RepositoryEntry(row, forge, sorted(self.envs_of(row)))
+
+
+async def _look_for_triggers(session: AsyncSession, row: Repository) -> None:
+    """Begin to look for labels and mentions; the look ends by itself where nothing triggers tasks."""
+    if "triggers" in row.settings:
+        await JobRepository(session).due(TRIGGER_LOOK, row.id)
 
 
 async def _find_earlier(

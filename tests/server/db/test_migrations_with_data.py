@@ -86,6 +86,8 @@ ROWS = {
         INSERT INTO git_pushes (id, tenant_id, repository_id, sandbox_id, branch, new_sha, state, size)
             VALUES ('p', 't', 'r', 's-running', 'task-a', 'b', 'kept', 1);
         INSERT INTO git_push_parts (id, push_id, part, content_sealed) VALUES ('q', 'p', 1, '\x0b')""",
+    "0017": r"""
+        INSERT INTO task_large_file_parts (id, task_id, oid, part, content_sealed) VALUES ('u', 'a', 'o', 1, '\x0c')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

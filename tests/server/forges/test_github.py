@@ -1,5 +1,7 @@
 """The GitHub adapter against an emulated GitHub, as an App and with a token."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from sandbox_server.domain.errors import (
@@ -73,6 +75,41 @@ async def test_github__checks_that_are_no_jobs_cannot_be_rerun(adapter, reposito
     status = CheckFacts(external_id="status/x", name="x", origin="status", is_done=True)
     with pytest.raises(NotSupportedByForge, match="Actions"):
         await adapter.rerun_checks(repository, [status])
+
+
+async def test_github__who_labelled_an_issue_since_then_is_found(adapter, repository, forge_world):
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    number = forge_world.open_issue("Wrong", "Body")
+    with forge_world.github.owner as owner:
+        owner.post(f"/repos/acme/widgets/issues/{number}/labels", json={"labels": ["agent"]})
+    found = await adapter.list_labellings(repository, "agent", since=since)
+    [labelling] = found.value
+    assert (labelling.number, labelling.actor) == (number, "octocat")
+    again = await adapter.list_labellings(
+        repository, "agent", since=since, validator=found.validator
+    )
+    assert again.value is None
+    later = since + timedelta(hours=1)
+    assert (await adapter.list_labellings(repository, "agent", since=later)).value == ()
+
+
+async def test_github__new_comments_are_listed_with_what_they_are_on(
+    adapter, repository, forge_world
+):
+    forge_world.push({"a": "a"}, branch="feature")
+    number = forge_world.open_issue("Wrong", "Body")
+    with forge_world.github.owner as owner:
+        repo = "/repos/acme/widgets"
+        pull = {"title": "Feature", "head": "feature", "base": "main"}
+        pull = owner.post(f"{repo}/pulls", json=pull).json()["number"]
+        for on in (number, pull):
+            owner.post(f"{repo}/issues/{on}/comments", json={"body": f"@agent {on}"})
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    found = await adapter.list_new_comments(repository, since=since)
+    told = {(each.number, each.is_on_pull, each.body) for each in found.value}
+    assert told == {(number, False, f"@agent {number}"), (pull, True, f"@agent {pull}")}
+    again = await adapter.list_new_comments(repository, since=since, validator=found.validator)
+    assert again.value is None
 
 
 async def test_github__a_comment_on_a_commit_is_found_and_edited(adapter, repository, forge_world):

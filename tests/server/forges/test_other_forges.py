@@ -225,6 +225,30 @@ async def test_gitlab__a_job_is_retried_and_once_only(reach, scripted):
         await adapter.rerun_checks(repository, [replace(job, origin="status")])
 
 
+async def test_gitlab__labels_and_comments_since_an_instant_are_found(reach, scripted):
+    event = {"action": "add", "label": {"name": "agent"}, "created_at": AT}
+    note = NOTE | {"noteable_type": "MergeRequest", "noteable_iid": 4, "body": "@agent"}
+    adapter, repository = await _gitlab(
+        reach,
+        scripted,
+        **{
+            "GET /projects/5/issues": [{"iid": 7, "title": "t"}],
+            "GET /projects/5/issues/7/resource_label_events": [
+                event | {"user": {"id": 1, "username": "alice"}},
+                event | {"action": "remove"},
+            ],
+            "GET /projects/5/events": [{"note": note}, {"note": None}],
+        },
+    )
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    [labelling] = (await adapter.list_labellings(repository, "agent", since=since)).value
+    assert (labelling.number, labelling.actor) == (7, "alice")
+    [comment] = (await adapter.list_new_comments(repository, since=since)).value
+    assert (comment.number, comment.is_on_pull) == (4, True)
+    assert comment.id == "merge_requests/4/notes/9"
+    assert scripted.sent[-1].query["after"] == ["2025-12-31"]
+
+
 async def test_gitlab__a_discussion_is_a_review(reach, scripted):
     position = {"new_path": "x.py", "new_line": 3}
     adapter, repository = await _gitlab(
@@ -414,6 +438,34 @@ async def test_forgejo__statuses_reviews_and_permissions_are_read(reach, scripte
     assert [each.id for each in await adapter.list_reviews(repository, 4)] == ["8"]
     told = [await adapter.may_write(repository, name) for name in ("me", "you", "nobody")]
     assert told == [True, False, False]
+
+
+async def test_forgejo__labels_and_comments_since_an_instant_are_found(reach, scripted):
+    path, user = "/repos/acme/widgets/issues", {"id": 1, "login": "alice"}
+    event = {"type": "label", "label": {"name": "agent"}, "user": user, "created_at": AT}
+    comment = {"id": 9, "body": "@agent", "user": user, "created_at": AT}
+    of_pull = comment | {"issue_url": "", "pull_request_url": "https://forge/acme/widgets/pulls/4"}
+    adapter, repository = await _forgejo(
+        reach,
+        scripted,
+        **{
+            f"GET {path}": [{"number": 7, "title": "t"}],
+            f"GET {path}/7/timeline": [event | {"body": "1"}, event | {"body": ""}],
+            f"GET {path}/comments": [
+                comment | {"issue_url": "https://forge/acme/widgets/issues/7"},
+                of_pull,
+            ],
+        },
+    )
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    [labelling] = (await adapter.list_labellings(repository, "agent", since=since)).value
+    assert (labelling.number, labelling.actor) == (7, "alice")
+    found = (await adapter.list_new_comments(repository, since=since)).value
+    assert [(each.number, each.is_on_pull) for each in found] == [(7, False), (4, True)]
+    with pytest.raises(NotSupportedByForge):
+        await adapter.rerun_checks(repository, [])
+    with pytest.raises(NotSupportedByForge):
+        await adapter.comment_on_commit(repository, "abc", "b")
 
 
 async def test_forgejo__a_missing_scope_is_told(reach, scripted):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -20,13 +20,17 @@ from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
     CheckFacts,
     Comment,
+    Labelling,
     PullFacts,
     RepositoryFacts,
     Review,
     ReviewComment,
     Subject,
+    SubjectComment,
     Validated,
 )
+
+T = TypeVar("T")
 
 BOT = "agent[bot]"
 
@@ -61,6 +65,7 @@ class MemoryForge:
     """How often a check was rerun, by name."""
     comments: dict[int, list[Comment]] = field(default_factory=dict)
     reviews: dict[int, list[Review]] = field(default_factory=dict)
+    labellings: list[Labelling] = field(default_factory=list)
     writers: set[str] = field(default_factory=lambda: {"alice", "bob"})
     answer_lost: bool = False
     """The next write is done, but its answer does not arrive."""
@@ -229,6 +234,34 @@ class MemoryForge:
         self._answer()
         return made
 
+    def label(self, number: int, label: str, actor: str, *, age: timedelta) -> None:
+        """Have somebody add a label to an issue `age` ago."""
+        at = datetime.now(UTC) - age
+        self.labellings.append(Labelling(number=number, label=label, actor=actor, at=at))
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        self._ask("list_labellings", repository)
+        found = (each for each in self.labellings if each.label == label)
+        return _validated(tuple(each for each in found if each.at >= since), validator)
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        self._ask("list_new_comments", repository)
+        found = [
+            SubjectComment(**vars(each), number=number, is_on_pull=number in self.pulls)
+            for number, comments in self.comments.items()
+            for each in comments
+        ]
+        return _validated(tuple(each for each in found if each.at >= since), validator)
+
     async def find_pull(self, repository: RepositoryFacts, head_ref: str) -> PullFacts | None:
         self._ask("find_pull", repository)
         own = [each for each in self.pulls.values() if each.head_ref == head_ref]
@@ -304,6 +337,11 @@ class MemoryForge:
     def _touch(self, number: int, at: datetime) -> None:
         if number in self.pulls and self.pulls[number].updated_at < at:
             self.pulls[number] = replace(self.pulls[number], updated_at=at)
+
+
+def _validated(found: tuple[T, ...], validator: str | None) -> Validated[tuple[T, ...]]:
+    current = str(hash(found))
+    return Validated(value=None if validator == current else found, validator=current)
 
 
 @dataclass

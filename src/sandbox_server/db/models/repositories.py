@@ -40,5 +40,6 @@ class Repository(Row):
     prepared_from: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     preparation: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     prepare_error: Mapped[str | None]  # of the last preparation; see repositories/prepared.py
+    trigger_looks: Mapped[Document]  # up to when labels and mentions were read; see tasks/triggers
     triggers_paused_reason: Mapped[str | None]  # after several failed tasks in a row
     removed_at: Mapped[datetime | None]

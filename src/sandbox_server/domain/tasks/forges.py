@@ -80,6 +80,25 @@ class Comment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubjectComment(Comment):
+    """A comment with the issue or pull request that it is on."""
+
+    number: int
+    is_on_pull: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """That somebody added a label to an issue."""
+
+    number: int
+    label: str
+    actor: str
+    at: datetime
+    actor_is_bot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReviewComment(Comment):
     """A comment on a line of a pull request."""
 

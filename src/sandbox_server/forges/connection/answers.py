@@ -140,6 +140,11 @@ class Answer:
         return document if isinstance(document, dict) else {}
 
 
+def second_of(instant: datetime) -> str:
+    """Write an instant as forges take it in a query."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def pause_after(limits: Limits, *, now: datetime, strikes: int) -> timedelta:
     """Decide how long to stop after a limit, in the order that GitHub documents."""
     if limits.retry_after is not None:

@@ -17,11 +17,14 @@ from sandbox_server.domain.tasks.forges import (
     GitAccess,
     GitCredential,
     Issue,
+    Labelling,
     MissingPermission,
     RepositoryFacts,
     Subject,
+    SubjectComment,
     Validated,
 )
+from sandbox_server.forges.connection.answers import second_of
 from sandbox_server.forges.connection.client import ForgeAddress, ForgeClient
 from sandbox_server.forges.connection.token_api import TokenApi
 from sandbox_server.forges.forgejo.deliveries import read_delivery
@@ -30,12 +33,15 @@ from sandbox_server.forges.forgejo.pulls import ForgejoPulls
 from sandbox_server.forges.github.models import (
     CommentDocument,
     IssueDocument,
+    IssueEventDocument,
     Permission,
     RepositoryDocument,
+    SubjectCommentDocument,
     User,
 )
 
 _GIT_USER = "x-access-token"  # any name is accepted
+_LABEL_ADDED = "1"
 _NO_COMMIT_COMMENTS = "Its API has no comments on commits."
 _WRITERS = frozenset({"write", "admin", "owner"})
 _LACKING = (ForgePermissionMissing, ForgeResourceNotFound)
@@ -91,6 +97,54 @@ class ForgejoAdapter(ForgejoPulls):
             labels=issue.label_names,
             comments=await self.list_comments(repository, number),
         )
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        answer = await self._api.get(
+            f"/repos/{repository.full_name}/issues",
+            about=f"Issues labelled {label}",
+            params={"labels": label, "type": "issues", "state": "open", "since": second_of(since)},
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        numbers = [each.number for each in answer.read(list[IssueDocument])]
+        found = [await self._find_labelling(repository, number, label) for number in numbers]
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
+
+    async def _find_labelling(
+        self, repository: RepositoryFacts, number: int, label: str
+    ) -> Labelling | None:
+        events = await self._api.list_all(
+            f"/repos/{repository.full_name}/issues/{number}/timeline",
+            IssueEventDocument,
+            about=f"Events of issue {number}",
+        )
+        own = [each for each in events if each.event == "label" and each.is_about(label)]
+        added = [each for each in own if each.body == _LABEL_ADDED]
+        return added[-1].labelling(number, label) if added else None
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        answer = await self._api.get(
+            f"/repos/{repository.full_name}/issues/comments",
+            about="New comments",
+            params={"since": second_of(since)},
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        found = (each.subject_comment() for each in answer.read(list[SubjectCommentDocument]))
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
 
     async def list_comments(
         self,

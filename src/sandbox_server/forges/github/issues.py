@@ -3,11 +3,25 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sandbox_server.domain.tasks.forges import Comment, Issue, RepositoryFacts, Subject
-from sandbox_server.forges.connection.answers import Answer
-from sandbox_server.forges.github.models import CommentDocument, IssueDocument, User
+from sandbox_server.domain.tasks.forges import (
+    Comment,
+    Issue,
+    Labelling,
+    RepositoryFacts,
+    Subject,
+    SubjectComment,
+    Validated,
+)
+from sandbox_server.forges.connection.answers import Answer, second_of
+from sandbox_server.forges.github.models import (
+    CommentDocument,
+    IssueDocument,
+    IssueEventDocument,
+    SubjectCommentDocument,
+    User,
+)
 from sandbox_server.forges.github.permissions import CONTENTS
-from sandbox_server.forges.github.rest import GithubApi
+from sandbox_server.forges.github.rest import PER_PAGE, GithubApi
 
 _ON_COMMIT = "commit/"
 
@@ -31,6 +45,61 @@ class GithubIssues:
             labels=issue.label_names,
             comments=await self.list_comments(repository, number),
         )
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        answer = await self._api.get(
+            repository,
+            "/issues",
+            about=f"Issues labelled {label}",
+            params={"labels": label, "since": second_of(since), "per_page": PER_PAGE},
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        issues = [each for each in answer.read(list[IssueDocument]) if each.pull_request is None]
+        found = [await self._find_labelling(repository, each.number, label) for each in issues]
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
+
+    async def _find_labelling(
+        self, repository: RepositoryFacts, number: int, label: str
+    ) -> Labelling | None:
+        events = await self._api.list_all(
+            repository,
+            f"/issues/{number}/events",
+            IssueEventDocument,
+            about=f"Events of issue {number}",
+        )
+        added = [each for each in events if each.event == "labeled" and each.is_about(label)]
+        return added[-1].labelling(number, label) if added else None
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        answer = await self._api.get(
+            repository,
+            "/issues/comments",
+            about="New comments",
+            params={
+                "since": second_of(since),
+                "sort": "updated",
+                "direction": "desc",
+                "per_page": PER_PAGE,
+            },
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        found = (each.subject_comment() for each in answer.read(list[SubjectCommentDocument]))
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
 
     async def list_comments(
         self,

@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
     CheckFacts,
     Comment,
+    Labelling,
     PullFacts,
     PullLifecycle,
     RepositoryFacts,
     Review,
     ReviewComment,
+    SubjectComment,
 )
 from sandbox_server.forges.connection.answers import ForgeModel
 
@@ -65,6 +67,7 @@ class IssueDocument(ForgeModel):
     html_url: str = ""
     state: str = "open"
     labels: Sequence[Label | str] = ()
+    pull_request: Mapping[str, object] | None = None
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -87,6 +90,43 @@ class CommentDocument(ForgeModel):
             body=self.body or "",
             at=self.created_at,
             url=self.html_url,
+        )
+
+
+class SubjectCommentDocument(CommentDocument):
+    """A comment in a list of all of a repository; Forgejo has two fields for what it is on."""
+
+    issue_url: str = ""
+    pull_request_url: str = ""
+
+    def subject_comment(self) -> SubjectComment | None:
+        number = (self.issue_url or self.pull_request_url).rpartition("/")[2]
+        if not number.isdecimal():
+            return None
+        is_on_pull = bool(self.pull_request_url) or "/pull/" in (self.html_url or "")
+        return SubjectComment(**vars(self.comment()), number=int(number), is_on_pull=is_on_pull)
+
+
+class IssueEventDocument(ForgeModel):
+    """An event of an issue; Forgejo has the type in another field, and says `1` where a label was added."""
+
+    event: str = Field(default="", validation_alias=AliasChoices("event", "type"))
+    label: Label | None = None
+    body: str | None = None
+    actor: User | None = Field(default=None, validation_alias=AliasChoices("actor", "user"))
+    created_at: datetime
+
+    def is_about(self, label: str) -> bool:
+        return self.label is not None and self.label.name.lower() == label.lower()
+
+    def labelling(self, number: int, label: str) -> Labelling:
+        actor = self.actor or User()
+        return Labelling(
+            number=number,
+            label=label,
+            actor=actor.login,
+            actor_is_bot=actor.is_bot,
+            at=self.created_at,
         )
 
 

@@ -7,9 +7,11 @@ from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
     CheckFacts,
     Comment,
+    Labelling,
     PullFacts,
     PullLifecycle,
     RepositoryFacts,
+    SubjectComment,
 )
 from sandbox_server.forges.connection.answers import ForgeModel
 
@@ -22,6 +24,7 @@ _CONCLUSIONS = {
     "canceled": CheckConclusion.CANCELLED,
     "skipped": CheckConclusion.SKIPPED,
 }
+_SUBJECTS = {"Issue": "issues", "MergeRequest": "merge_requests"}
 _LIFECYCLES = {
     "opened": PullLifecycle.OPEN,
     "locked": PullLifecycle.OPEN,
@@ -116,6 +119,50 @@ class NoteDocument(ForgeModel):
             author_is_bot=user.is_bot,
             body=self.body,
             at=self.created_at,
+        )
+
+
+class LabelDocument(ForgeModel):
+    name: str
+
+
+class LabelEventDocument(ForgeModel):
+    action: str
+    label: LabelDocument | None = None
+    user: User | None = None
+    created_at: datetime
+
+    def is_about(self, label: str) -> bool:
+        return self.label is not None and self.label.name.lower() == label.lower()
+
+    def labelling(self, number: int, label: str) -> Labelling:
+        user = self.user or User()
+        return Labelling(
+            number=number,
+            label=label,
+            actor=user.username,
+            actor_is_bot=user.is_bot,
+            at=self.created_at,
+        )
+
+
+class EventNote(NoteDocument):
+    noteable_type: str = ""
+    noteable_iid: int | None = None
+
+
+class NoteEventDocument(ForgeModel):
+    note: EventNote | None = None
+
+    def subject_comment(self) -> SubjectComment | None:
+        note = self.note
+        if note is None or note.noteable_iid is None or note.noteable_type not in _SUBJECTS:
+            return None
+        of = f"{_SUBJECTS[note.noteable_type]}/{note.noteable_iid}"
+        return SubjectComment(
+            **vars(note.comment(of=of)),
+            number=note.noteable_iid,
+            is_on_pull=note.noteable_type == "MergeRequest",
         )
 
 

@@ -1,12 +1,23 @@
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sandbox_server.domain.tasks.forges import Comment, Issue, RepositoryFacts, Subject
+from sandbox_server.domain.tasks.forges import (
+    Comment,
+    Issue,
+    Labelling,
+    RepositoryFacts,
+    Subject,
+    SubjectComment,
+    Validated,
+)
+from sandbox_server.forges.connection.answers import second_of
 from sandbox_server.forges.connection.token_api import TokenApi
 from sandbox_server.forges.gitlab.models import (
     DiscussionDocument,
     IssueDocument,
+    LabelEventDocument,
     NoteDocument,
+    NoteEventDocument,
     User,
 )
 
@@ -34,6 +45,64 @@ class GitlabNotes:
             labels=tuple(issue.labels),
             comments=await self.list_comments(repository, number, on=Subject.ISSUE),
         )
+
+    async def list_labellings(
+        self,
+        repository: RepositoryFacts,
+        label: str,
+        *,
+        since: datetime,
+        validator: str | None = None,
+    ) -> Validated[tuple[Labelling, ...]]:
+        answer = await self._api.get(
+            f"/projects/{repository.external_id}/issues",
+            about=f"Issues labelled {label}",
+            params={
+                "labels": label,
+                "state": "opened",
+                "updated_after": second_of(since),
+                "per_page": 100,
+            },
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        numbers = [each.iid for each in answer.read(list[IssueDocument])]
+        found = [await self._find_labelling(repository, number, label) for number in numbers]
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
+
+    async def _find_labelling(
+        self, repository: RepositoryFacts, number: int, label: str
+    ) -> Labelling | None:
+        events = await self._api.list_all(
+            f"/projects/{repository.external_id}/issues/{number}/resource_label_events",
+            LabelEventDocument,
+            about=f"Events of issue {number}",
+        )
+        added = [each for each in events if each.action == "add" and each.is_about(label)]
+        return added[-1].labelling(number, label) if added else None
+
+    async def list_new_comments(
+        self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
+    ) -> Validated[tuple[SubjectComment, ...]]:
+        """List the events of comments: there is no list of the comments of a project."""
+        answer = await self._api.get(
+            f"/projects/{repository.external_id}/events",
+            about="New comments",
+            # Events of later days than this one.
+            params={
+                "target_type": "note",
+                "after": (since - timedelta(days=1)).date().isoformat(),
+                "per_page": 100,
+            },
+            validator=validator,
+        )
+        if answer.is_unchanged:
+            return Validated(value=None, validator=validator)
+        found = (each.subject_comment() for each in answer.read(list[NoteEventDocument]))
+        value = tuple(each for each in found if each is not None and each.at >= since)
+        return Validated(value=value, validator=answer.validator)
 
     async def list_comments(
         self,

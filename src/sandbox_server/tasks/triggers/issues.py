@@ -1,3 +1,5 @@
+from datetime import datetime
+
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.tasks.forges import PullFacts, PullLifecycle
 from sandbox_server.domain.tasks.stages import TaskSource
@@ -17,12 +19,16 @@ class IssueTriggers:
         self._sessions = sessions
         self._starter = starter
 
-    async def label(self, trigger: Trigger, labels: set[str]) -> Result:
-        """Start a task for an issue that got a label."""
+    async def label(
+        self, trigger: Trigger, labels: set[str], *, late_at: datetime | None = None
+    ) -> Result:
+        """Start a task for an issue that got a label; a late one must not have started a task that has ended since."""
         if not labels & set(trigger.settings.triggers.labels) or trigger.number is None:
             return Result("Ignored: no label of the repository's triggers was added.")
         if refusal := await self._starter.find_refusal(trigger):
             return Result(refusal)
+        if late_at is not None and await self._starter.was_worked_on(trigger, late_at):
+            return Result("Ignored: a task has worked on the issue since then.")
         request = TaskRequest(
             source=TaskSource.ISSUE,
             source_ref=trigger.number,

@@ -5,9 +5,13 @@ GitHub and Forgejo send alike; GitLab differs. Every field may be missing or of 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 Payload = Mapping[str, Any]
+
+RECONCILED = "reconciled"
+"""Marks what the server has found itself, described as a delivery."""
 
 _FAILED = frozenset({"failure", "failed", "error", "timed_out"})
 _CHECKS = ("check_run", "check_suite", "workflow_run", "workflow_job")
@@ -54,6 +58,14 @@ def added_labels(payload: Payload, action: str) -> set[str]:
         return set(_names(at(payload, "issue", "labels")))
     before = set(_names(at(payload, "changes", "labels", "previous")))
     return set(_names(at(payload, "changes", "labels", "current"))) - before
+
+
+def late_label_at(payload: Payload) -> datetime | None:
+    """Return when a label was added that the server has found later; None for one that a webhook reports."""
+    if at(payload, RECONCILED) is not True:
+        return None
+    text = text_at(payload, "issue", "updated_at")
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def read_comment(payload: Payload) -> DeliveredComment | None:

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Task, TaskMessage
@@ -29,6 +30,16 @@ class TriggerRepository:
                 Task.ended_at.is_(None),
             )
         )
+
+    async def had_task_since(self, repository_id: str, number: str, since: datetime) -> bool:
+        """Return whether a task of an issue was open at an instant or later."""
+        found = select(Task.id).where(
+            Task.repository_id == repository_id,
+            Task.source == TaskSource.ISSUE,
+            Task.source_ref == number,
+            or_(Task.ended_at.is_(None), Task.ended_at >= since),
+        )
+        return await self._session.scalar(found.limit(1)) is not None
 
     async def has_acted_on(self, repository_id: str, delivery_ref: str) -> bool:
         """Return whether a delivery has created a task, which may have ended since."""

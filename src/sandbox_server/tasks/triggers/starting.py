@@ -1,3 +1,5 @@
+from datetime import datetime
+
 from sandbox_server.db.models import Task
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.tasks.stages import MessageOrigin, TaskSource
@@ -72,6 +74,14 @@ class TaskStarter:
         reason = f"The last {len(failed)} tasks failed: {failed[0].stage_reason}"
         await self._repositories.pause_triggers(trigger.repository.id, reason=reason)
         return f"Ignored: triggers were paused. {reason}"
+
+    async def was_worked_on(self, trigger: Trigger, since: datetime) -> bool:
+        """Return whether an issue had a task at an instant or later."""
+        assert trigger.number is not None
+        async with without_transaction(self._sessions) as session:
+            return await TriggerRepository(session).had_task_since(
+                trigger.repository.id, trigger.number, since
+            )
 
     async def find_refusal_of_comment(
         self, trigger: Trigger, comment: DeliveredComment

@@ -24,6 +24,7 @@ from sandbox_server.tasks.triggers.payloads import (
     Payload,
     added_labels,
     failed_branch,
+    late_label_at,
     read_comment,
 )
 from sandbox_server.tasks.triggers.starting import TaskStarter
@@ -96,7 +97,8 @@ class DeliveryWorker:
                 return woken or Result("Ignored: the pull request belongs to no task that is open.")
             case DeliveryKind.ISSUE:
                 labels = added_labels(payload, row.action)
-                return await self._issues.label(await self._trigger(row, repository), labels)
+                trigger, late_at = await self._trigger(row, repository), late_label_at(payload)
+                return await self._issues.label(trigger, labels, late_at=late_at)
             case DeliveryKind.CHECK:
                 return await self._check(row, repository, payload)
             case DeliveryKind.PUSH:

@@ -1,7 +1,7 @@
 // Stands before an emulated GitHub and mends what it does differently from GitHub:
 // unknown tokens are 401, a second pull request for a head is 422, as is a head that does not exist or has no commits; pull requests
 // follow their branch and say `synchronize`; ETags and 304; GraphQL's two mutations of drafts; commit statuses; replies to reviews;
-// logs and reruns of jobs; the user of an App; a push webhook for a new branch; comments on pull requests in webhooks; delivery ids that are unique.
+// logs and reruns of jobs; the comments of a repository; the user of an App; a push webhook for a new branch; comments on pull requests in webhooks; delivery ids that are unique.
 //
 // /_world/… is for tests: faults, revoked tokens, requests that were seen, access of git, commits whose id differs here.
 import { createHash, createHmac, randomUUID } from 'node:crypto'
@@ -105,6 +105,9 @@ export class Front {
     if ((found = path.match(/\/actions\/jobs\/(\d+)\/logs$/)) && this.logs.has(found[1])) {
       return { status: 200, headers: { 'content-type': 'text/plain' }, body: this.logs.get(found[1]) }
     }
+    if (method === 'GET' && (found = path.match(/^(\/repos\/[^/]+\/[^/]+)\/issues\/comments$/))) {
+      return json(200, await this.comments(found[1], new URL(request.url, this.url).searchParams.get('since') ?? ''))
+    }
     if ((found = path.match(/\/actions\/jobs\/(\d+)$/)) && this.logs.has(found[1])) return json(200, { id: Number(found[1]), run_id: Number(found[1]), run_attempt: 1 })
     if ((found = path.match(/^(\/repos\/[^/]+\/[^/]+)\/actions\/runs\/(\d+)(\/rerun-failed-jobs)?$/)) && this.logs.has(found[2])) {
       if (found[3]) await this.rerun(found[1], found[2])
@@ -188,6 +191,20 @@ export class Front {
     pull.head.sha = (await this.headOf(repository, pull.head.ref)) ?? pull.head.sha
     const moved = this.moved.get(`${repository} refs/heads/${pull.head.ref}`)
     if (moved && moved > pull.updated_at) pull.updated_at = moved
+  }
+
+  // The emulator takes `comments` for the number of an issue.
+  async comments(repository, since) {
+    const found = []
+    for (const [kind, page] of [['issues', 'issues'], ['pulls', 'pull']]) {
+      const { document: subjects } = await this.ask('GET', `${repository}/${kind}?state=all&per_page=100`)
+      for (const { number } of subjects) {
+        const { document: listed } = await this.ask('GET', `${repository}/issues/${number}/comments?per_page=100`)
+        const of = { issue_url: `${this.url}${repository}/issues/${number}` }
+        found.push(...listed.map((each) => ({ ...each, ...of, html_url: `${this.url}${repository.slice(6)}/${page}/${number}#issuecomment-${each.id}` })))
+      }
+    }
+    return found.filter((each) => each.updated_at >= since)
   }
 
   // Each job is the only one of its workflow run here.

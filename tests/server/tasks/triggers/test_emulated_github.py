@@ -1,9 +1,13 @@
 """From a label at an emulated GitHub to a task, over HTTP in both directions."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sandbox_server.db.models import Repository
+from sandbox_server.jobs.kinds import TRIGGER_LOOK
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.support.full_server import serving_outside
 from tests.server.tasks.support.task_client import TaskClient
 
@@ -43,6 +47,7 @@ async def connect(api, forge_world, **settings):
     assert added.status_code == 201, added.text
     address = f"{str(api.base_url).rstrip('/')}/v1/webhooks/{forge['id']}"
     forge_world.github.send_webhooks_to(address)
+    return added.json()
 
 
 async def test_a_label_at_github_becomes_a_task(serving, forge_world):
@@ -87,3 +92,30 @@ async def test_a_mention_on_a_persons_pull_request_is_answered_by_one_on_top_of_
     assert forge_world.head("feature") == head
     for part in ("Add a feature", "@agent add a test", "It counts.", f"#{pull['number']}"):
         assert part in said
+
+
+async def look(serving, repository_id):
+    """Let the hourly look for lost webhooks be due, as if the last one had been an hour ago."""
+    async with serving.components.sessions.begin() as session:
+        row = await session.get_one(Repository, repository_id, with_for_update=True)
+        hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        row.trigger_looks = {name: {"since": hour_ago} for name in ("label/agent", "comments")}
+        await JobRepository(session).due(TRIGGER_LOOK, repository_id)
+
+
+async def test_a_label_and_a_mention_without_webhooks_become_tasks(serving, forge_world):
+    async with serving.api() as api:
+        repository = await connect(api, forge_world, max_open=1)
+        forge_world.github.send_webhooks_to("http://127.0.0.1:9")
+        first, second = forge_world.open_issue("Count wrongly"), forge_world.open_issue("Another")
+        with forge_world.github.owner as owner:
+            issues = f"/repos/{forge_world.repository}/issues"
+            owner.post(f"{issues}/{first}/labels", json={"labels": ["agent"]})
+            owner.post(f"{issues}/{second}/comments", json={"body": "@agent look at this"})
+        for _ in range(2):
+            await look(serving, repository["id"])
+            assert len(await processed(api, kind="issue")) == 1
+            assert len(await processed(api, kind="comment")) == 1
+        tasks = (await api.get("/v1/tasks")).json()["items"]
+        await TaskClient(api, serving.components).cancel_all()
+    assert len(tasks) == 2
