@@ -88,6 +88,7 @@ ROWS = {
         INSERT INTO git_push_parts (id, push_id, part, content_sealed) VALUES ('q', 'p', 1, '\x0b')""",
     "0017": r"""
         INSERT INTO task_large_file_parts (id, task_id, oid, part, content_sealed) VALUES ('u', 'a', 'o', 1, '\x0c')""",
+    "0019": "INSERT INTO task_attempts (task_id, number) VALUES ('a', 1)",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.
