@@ -26,7 +26,8 @@ from sandbox_server.git.lfs.protocol import (
 )
 
 _CONNECT_S, _IDLE_S = 10.0, 60.0
-_ANSWERED_WITHIN_S = 300.0  # by a store that copies an uploaded content before it answers
+# A store may copy an uploaded content before it answers.
+_UPLOAD = httpx.Timeout(_IDLE_S, connect=_CONNECT_S, read=300.0)
 _ASK_AGAIN = timedelta(seconds=30)
 _LARGEST_ANSWER = 2**20
 _PART = 64 * 1024
@@ -181,6 +182,7 @@ class LfsServer:
             target.url,
             headers={"Accept-Encoding": "identity", **headers, **target.headers},
             content=content,
+            timeout=_UPLOAD if method == "PUT" else httpx.USE_CLIENT_DEFAULT,
             extensions=dict(target.extensions),
         )
         return await self._http.send(request, stream=True, auth=None)
@@ -189,7 +191,7 @@ class LfsServer:
     def _http(self) -> httpx.AsyncClient:
         # No connection is used twice: the next request may be for another host at the same address.
         return httpx.AsyncClient(
-            timeout=httpx.Timeout(_IDLE_S, connect=_CONNECT_S, read=_ANSWERED_WITHIN_S),
+            timeout=httpx.Timeout(_IDLE_S, connect=_CONNECT_S),
             limits=httpx.Limits(max_keepalive_connections=0),
             follow_redirects=False,
             headers={"User-Agent": "sandbox-server"},
@@ -221,7 +223,8 @@ def _require_success(answer: httpx.Response, credential: GitCredential) -> None:
         return
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _REPEATABLE:
         raise RemoteUnreachable("lfs", f"{host} answered {status}", retry_after=_ASK_AGAIN)
-    raise RemoteRefused("lfs", f"{host} answered {status}; is Git LFS enabled for this repository?")
+    cause = "was the repository moved" if status in _MOVED else "is Git LFS enabled for it"
+    raise RemoteRefused("lfs", f"{host} answered {status}; {cause}?")
 
 
 def _lfs_url(credential: GitCredential) -> str:
