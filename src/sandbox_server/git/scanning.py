@@ -160,7 +160,9 @@ async def _find_protected(
 
 
 async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapping[LfsObject, str]:
-    """List what the commits above a base point to, with a path of each."""
+    """List what the commits above a base point to at their forge, with a path of each."""
+    if await _names_another_server(objects, head):
+        return {}
     revs = f"{sha_of(head)}\n^{sha_of(base)}\n".encode()
     said = await objects.git("rev-list", "--objects", "--stdin", stdin=revs, most=_MOST_OBJECTS)
     lines = (line.partition(" ") for line in said.stdout.decode(errors="replace").splitlines())
@@ -169,13 +171,21 @@ async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapp
     return {pointer: storable(paths[name]) for name, pointer in found}
 
 
+async def _names_another_server(objects: GitObjects, commit: str) -> bool:
+    """Return whether the repository's own configuration of Git LFS names a server, which is not ours to ask."""
+    named = r"^(lfs\.(push)?url|remote\..*\.lfs(push)?url)$"
+    blob = f"--blob={sha_of(commit)}:.lfsconfig"
+    said = await objects.git("config", blob, "--get-regexp", named, accept=(0, 1, 128))
+    return said.exit_code == 0
+
+
 async def list_pointers(objects: GitObjects, commit: str) -> Sequence[LfsObject]:
-    """List what the files of a commit point to; without a look at them if no attribute names Git LFS."""
+    """List what the files of a commit point to at their forge; without a look at them if no attribute names Git LFS."""
     attributes = ("--", ":(top,glob)**/.gitattributes")
     said = await objects.git(
         *("grep", "-q", "-F", "filter=lfs", sha_of(commit)), *attributes, accept=(0, 1)
     )
-    if said.exit_code:
+    if said.exit_code or await _names_another_server(objects, commit):
         return ()
     listed = await objects.git(
         "ls-tree", "-r", "--format=%(objectname)", commit, most=_MOST_OBJECTS

@@ -5,8 +5,9 @@ import pytest
 from sandbox_server.domain.errors import BundleRefused, CommitNotFound
 from sandbox_server.git.remotes import PushResult
 from sandbox_server.git.rewriting import Identity, is_conventional
-from sandbox_server.git.scanning import MAX_FILE, find_secret
+from sandbox_server.git.scanning import MAX_FILE, find_secret, list_large_files, list_pointers
 from tests.server.git.conftest import NAME
+from tests.server.git.lfs_store import oid_of, pointer_of
 from tests.server.git.work_trees import git
 
 BOT = Identity(name="a-bot", email="bot@example.org")
@@ -248,6 +249,24 @@ async def test_protected_paths_submodules_large_and_lfs_files_are_found(bare, se
     assert [(one.path, one.size) for one in findings.large_files] == [("huge.bin", MAX_FILE + 1)]
     assert findings.submodules == ["vendored"]
     assert (await bare.scan(base, base)).secrets == []
+
+
+async def test_changed_pointers_are_listed_unless_they_are_of_another_server(bare, seeded):
+    seeded.write(".gitattributes", "*.mp4 filter=lfs\n")
+    base = seeded.commit("feat: media", a__mp4=pointer_of(b"a"), b__mp4=pointer_of(b"b"))
+    head = seeded.commit("feat: change it", a__mp4=pointer_of(b"c"))
+    seeded.write(".lfsconfig", "[lfs]\n\turl = https://lfs.example.org/acme\n")
+    other = seeded.commit("ci: keep media elsewhere")
+    await bare.import_bundle(seeded.bundle(seeded.git("rev-parse", "v1")))
+    assert (await bare.scan(base, head)).lfs_pointers == ["a.mp4"]
+    changed = await list_large_files(bare, head, base=base)
+    assert {each.oid: path for each, path in changed.items()} == {oid_of(b"c"): "a.mp4"}
+    named = await list_pointers(bare, head)
+    assert {each.oid for each in named} == {oid_of(b"b"), oid_of(b"c")}
+    assert (await list_large_files(bare, other, base=base), await list_pointers(bare, other)) == (
+        {},
+        (),
+    )
 
 
 async def test_a_scratch_repository_is_removed_and_made_again(task_repositories, repository, bare):
