@@ -14,8 +14,6 @@ from sandbox_server.domain.tasks.forges import (
     CredentialFacts,
     Delivery,
     ForgeKind,
-    GitAccess,
-    GitCredential,
     Issue,
     Labelling,
     PullByPush,
@@ -28,6 +26,7 @@ from sandbox_server.domain.tasks.forges import (
     Validated,
 )
 from sandbox_server.forges.connection.client import Call, ForgeAddress, ForgeClient
+from sandbox_server.forges.connection.token_forge import OneCredential
 
 _LENGTH = 4  # of a pkt-line's length
 _SYMREF = b"symref=HEAD:refs/heads/"
@@ -35,7 +34,7 @@ _HEAD_BYTES = 64 * 1024
 _LONGEST_OPTION = 15_000  # characters; a pkt-line has at most 65,516 bytes
 
 
-class PlainGitAdapter:
+class PlainGitAdapter(OneCredential):
     """A git server over smart HTTP."""
 
     def __init__(
@@ -50,8 +49,7 @@ class PlainGitAdapter:
         self._client = client
         self._address = address
         self._kind = kind
-        self._username = username or "git"
-        self._password = password
+        super().__init__(address.api_url, username=username or "git", password=password)
 
     async def inspect(self, full_name: str | None = None) -> CredentialFacts:
         if full_name is not None:
@@ -74,17 +72,6 @@ class PlainGitAdapter:
             private=self._password is not None,
             url=self._url_of(full_name),
         )
-
-    async def git_credential(self, repository: RepositoryFacts, access: GitAccess) -> GitCredential:
-        del access
-        return GitCredential(
-            url=self._url_of(repository.full_name),
-            username=self._username if self._password is not None else None,
-            password=self._password,
-        )
-
-    async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
-        """There is no other credential to take."""
 
     def pull_by_push(self, draft: PullDraft) -> PullByPush | None:
         match self._kind:
@@ -222,9 +209,6 @@ class PlainGitAdapter:
         raise NotSupportedByForge(
             self._address.name, f"There are no {what} without an API and a token for it."
         )
-
-    def _url_of(self, full_name: str) -> str:
-        return f"{self._address.api_url.rstrip('/')}/{full_name}.git"
 
     def _headers(self) -> dict[str, str]:
         if self._password is None:

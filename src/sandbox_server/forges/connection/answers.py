@@ -1,7 +1,7 @@
 """Answers of forges: their limits, their errors, their documents."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from sandbox_server.domain.errors import (
     ForgeResourceNotFound,
     ForgeUnavailable,
 )
+from sandbox_server.domain.tasks.forges import Validated
 
 T = TypeVar("T")
 
@@ -138,6 +139,13 @@ class Answer:
         except ValueError:
             return {}
         return document if isinstance(document, dict) else {}
+
+
+def validated(answer: Answer, validator: str | None, read: Callable[[Answer], T]) -> Validated[T]:
+    """Read an answer, unless it says that nothing has changed since the validator that was sent."""
+    if answer.is_unchanged:
+        return Validated(value=None, validator=validator)
+    return Validated(value=read(answer), validator=answer.validator)
 
 
 def second_of(instant: datetime) -> str:

@@ -14,8 +14,6 @@ from sandbox_server.domain.tasks.forges import (
     Comment,
     CredentialFacts,
     Delivery,
-    GitAccess,
-    GitCredential,
     Issue,
     Labelling,
     MissingPermission,
@@ -24,9 +22,10 @@ from sandbox_server.domain.tasks.forges import (
     SubjectComment,
     Validated,
 )
-from sandbox_server.forges.connection.answers import second_of
+from sandbox_server.forges.connection.answers import second_of, validated
 from sandbox_server.forges.connection.client import ForgeAddress, ForgeClient
 from sandbox_server.forges.connection.token_api import TokenApi
+from sandbox_server.forges.connection.token_forge import since_then
 from sandbox_server.forges.forgejo.deliveries import read_delivery
 from sandbox_server.forges.forgejo.models import CombinedStatus
 from sandbox_server.forges.forgejo.pulls import ForgejoPulls
@@ -57,9 +56,8 @@ class ForgejoAdapter(ForgejoPulls):
     def __init__(
         self, client: ForgeClient, address: ForgeAddress, *, git_url: str, token: str
     ) -> None:
-        super().__init__(TokenApi(client, address, {"Authorization": f"token {token}"}))
-        self._git_url = git_url.rstrip("/")
-        self._token = token
+        api = TokenApi(client, address, {"Authorization": f"token {token}"})
+        super().__init__(api, git_url, username=_GIT_USER, token=token)
 
     async def inspect(self, full_name: str | None = None) -> CredentialFacts:
         """Find out whose token it is. Scopes are not told, so only reading is tried."""
@@ -71,32 +69,12 @@ class ForgejoAdapter(ForgejoPulls):
         answer = await self._api.get(f"/repos/{full_name}", about=f"Repository {full_name}")
         return answer.read(RepositoryDocument).facts()
 
-    async def git_credential(self, repository: RepositoryFacts, access: GitAccess) -> GitCredential:
-        del access
-        return GitCredential(
-            url=f"{self._git_url}/{repository.full_name}.git",
-            username=_GIT_USER,
-            password=self._token,
-        )
-
-    async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
-        """There is no other token to take."""
-
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
         answer = await self._api.get(
             f"/repos/{repository.full_name}/issues/{number}", about=f"Issue {number}"
         )
         issue = answer.read(IssueDocument)
-        return Issue(
-            number=issue.number,
-            title=issue.title,
-            body=issue.body or "",
-            author=(issue.user or User()).login,
-            url=issue.html_url,
-            is_open=issue.state == "open",
-            labels=issue.label_names,
-            comments=await self.list_comments(repository, number),
-        )
+        return issue.issue(await self.list_comments(repository, number))
 
     async def list_labellings(
         self,
@@ -116,8 +94,7 @@ class ForgejoAdapter(ForgejoPulls):
             return Validated(value=None, validator=validator)
         numbers = [each.number for each in answer.read(list[IssueDocument])]
         found = [await self._find_labelling(repository, number, label) for number in numbers]
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -142,9 +119,8 @@ class ForgejoAdapter(ForgejoPulls):
         )
         if answer.is_unchanged:
             return Validated(value=None, validator=validator)
-        found = (each.subject_comment() for each in answer.read(list[SubjectCommentDocument]))
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        found = [each.subject_comment() for each in answer.read(list[SubjectCommentDocument])]
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def list_comments(
         self,
@@ -162,17 +138,6 @@ class ForgejoAdapter(ForgejoPulls):
             params=params,
         )
         return [each.comment() for each in found]
-
-    async def find_comment(
-        self,
-        repository: RepositoryFacts,
-        number: int,
-        marker: str,
-        *,
-        on: Subject = Subject.PULL,
-    ) -> Comment | None:
-        comments = await self.list_comments(repository, number, on=on)
-        return next((each for each in reversed(comments) if marker in each.body), None)
 
     async def comment_on_commit(self, repository: RepositoryFacts, sha: str, body: str) -> Comment:
         del repository, sha, body
@@ -219,10 +184,11 @@ class ForgejoAdapter(ForgejoPulls):
             about=f"Checks of {sha[:12]}",
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        checks = tuple(status.facts() for status in answer.read(CombinedStatus).statuses)
-        return Validated(value=checks, validator=answer.validator)
+        return validated(
+            answer,
+            validator,
+            lambda given: tuple(status.facts() for status in given.read(CombinedStatus).statuses),
+        )
 
     async def read_check_log(
         self, repository: RepositoryFacts, check: CheckFacts, *, max_bytes: int

@@ -13,12 +13,12 @@ from sandbox_server.domain.tasks.forges import (
     Validated,
 )
 from sandbox_server.forges.connection.answers import Answer, second_of
+from sandbox_server.forges.connection.token_forge import since_then
 from sandbox_server.forges.github.models import (
     CommentDocument,
     IssueDocument,
     IssueEventDocument,
     SubjectCommentDocument,
-    User,
 )
 from sandbox_server.forges.github.permissions import CONTENTS
 from sandbox_server.forges.github.rest import PER_PAGE, GithubApi
@@ -35,16 +35,7 @@ class GithubIssues:
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
         answer = await self._api.get(repository, f"/issues/{number}", about=f"Issue {number}")
         issue = answer.read(IssueDocument)
-        return Issue(
-            number=issue.number,
-            title=issue.title,
-            body=issue.body or "",
-            author=(issue.user or User()).login,
-            url=issue.html_url,
-            is_open=issue.state == "open",
-            labels=issue.label_names,
-            comments=await self.list_comments(repository, number),
-        )
+        return issue.issue(await self.list_comments(repository, number))
 
     async def list_labellings(
         self,
@@ -65,8 +56,7 @@ class GithubIssues:
             return Validated(value=None, validator=validator)
         issues = [each for each in answer.read(list[IssueDocument]) if each.pull_request is None]
         found = [await self._find_labelling(repository, each.number, label) for each in issues]
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -97,9 +87,8 @@ class GithubIssues:
         )
         if answer.is_unchanged:
             return Validated(value=None, validator=validator)
-        found = (each.subject_comment() for each in answer.read(list[SubjectCommentDocument]))
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        found = [each.subject_comment() for each in answer.read(list[SubjectCommentDocument])]
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def list_comments(
         self,

@@ -9,6 +9,7 @@ from sandbox_server.domain.tasks.forges import (
     CheckConclusion,
     CheckFacts,
     Comment,
+    Issue,
     Labelling,
     PullFacts,
     PullLifecycle,
@@ -69,9 +70,17 @@ class IssueDocument(ForgeModel):
     labels: Sequence[Label | str] = ()
     pull_request: Mapping[str, object] | None = None
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(each if isinstance(each, str) else each.name for each in self.labels)
+    def issue(self, comments: Sequence[Comment]) -> Issue:
+        return Issue(
+            number=self.number,
+            title=self.title,
+            body=self.body or "",
+            author=(self.user or User()).login,
+            url=self.html_url,
+            is_open=self.state == "open",
+            labels=tuple(each if isinstance(each, str) else each.name for each in self.labels),
+            comments=comments,
+        )
 
 
 class CommentDocument(ForgeModel):

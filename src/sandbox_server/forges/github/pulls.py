@@ -4,7 +4,6 @@ from urllib.parse import quote
 from sandbox_server.domain.errors import (
     ForgeRefused,
     ForgeResourceNotFound,
-    PullExists,
 )
 from sandbox_server.domain.tasks.forges import (
     Comment,
@@ -15,8 +14,9 @@ from sandbox_server.domain.tasks.forges import (
     Review,
     Validated,
 )
-from sandbox_server.forges.connection.answers import ForgeModel
+from sandbox_server.forges.connection.answers import ForgeModel, validated
 from sandbox_server.forges.connection.client import Call
+from sandbox_server.forges.connection.token_forge import telling_of_an_existing_pull
 from sandbox_server.forges.github.models import (
     Permission,
     PullDocument,
@@ -26,7 +26,6 @@ from sandbox_server.forges.github.models import (
 from sandbox_server.forges.github.permissions import READY
 from sandbox_server.forges.github.rest import GithubApi
 
-_EXISTS = "already exists"
 _WRITERS = frozenset({"admin", "maintain", "write", "push"})
 _MUTATIONS = {True: "convertPullRequestToDraft", False: "markPullRequestReadyForReview"}
 
@@ -61,12 +60,8 @@ class GithubPulls:
             "draft": draft.draft,
         }
         about = f"Pull request of {draft.head_ref}"
-        try:
+        with telling_of_an_existing_pull():
             answer = await self._api.write(repository, "POST", "/pulls", document, about=about)
-        except ForgeRefused as error:
-            if _EXISTS in error.reason:
-                raise PullExists(error.forge, error.reason) from None
-            raise
         return answer.read(PullDocument).facts()
 
     def pull_by_push(self, _draft: PullDraft) -> PullByPush | None:
@@ -100,9 +95,7 @@ class GithubPulls:
         answer = await self._api.get(
             repository, f"/pulls/{number}", about=f"Pull request {number}", validator=validator
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        return Validated(value=answer.read(PullDocument).facts(), validator=answer.validator)
+        return validated(answer, validator, lambda given: given.read(PullDocument).facts())
 
     async def get_review(self, repository: RepositoryFacts, number: int, review_id: str) -> Review:
         path = f"/pulls/{number}/reviews/{review_id}"

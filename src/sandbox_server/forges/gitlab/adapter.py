@@ -11,12 +11,11 @@ from sandbox_server.domain.tasks.forges import (
     CheckFacts,
     CredentialFacts,
     Delivery,
-    GitAccess,
-    GitCredential,
     MissingPermission,
     RepositoryFacts,
     Validated,
 )
+from sandbox_server.forges.connection.answers import validated
 from sandbox_server.forges.connection.client import ForgeAddress, ForgeClient
 from sandbox_server.forges.connection.token_api import TokenApi
 from sandbox_server.forges.gitlab.deliveries import read_delivery
@@ -45,9 +44,8 @@ class GitlabAdapter(GitlabMergeRequests, GitlabNotes):
     def __init__(
         self, client: ForgeClient, address: ForgeAddress, *, git_url: str, token: str
     ) -> None:
-        super().__init__(TokenApi(client, address, {"PRIVATE-TOKEN": token}))
-        self._git_url = git_url.rstrip("/")
-        self._token = token
+        api = TokenApi(client, address, {"PRIVATE-TOKEN": token})
+        super().__init__(api, git_url, username=_GIT_USER, token=token)
 
     async def inspect(self, full_name: str | None = None) -> CredentialFacts:
         user = (await self._api.get("/user", about="The token")).read(User)
@@ -79,17 +77,6 @@ class GitlabAdapter(GitlabMergeRequests, GitlabNotes):
         )
         return answer.read(ProjectDocument).facts()
 
-    async def git_credential(self, repository: RepositoryFacts, access: GitAccess) -> GitCredential:
-        del access
-        return GitCredential(
-            url=f"{self._git_url}/{repository.full_name}.git",
-            username=_GIT_USER,
-            password=self._token,
-        )
-
-    async def refuse_credential(self, repository: RepositoryFacts, access: GitAccess) -> None:
-        """There is no other token to take."""
-
     async def list_checks(
         self, repository: RepositoryFacts, sha: str, *, validator: str | None = None
     ) -> Validated[tuple[CheckFacts, ...]]:
@@ -100,10 +87,11 @@ class GitlabAdapter(GitlabMergeRequests, GitlabNotes):
             params={"per_page": 100},
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        checks = tuple(status.facts() for status in answer.read(list[StatusDocument]))
-        return Validated(value=checks, validator=answer.validator)
+        return validated(
+            answer,
+            validator,
+            lambda given: tuple(status.facts() for status in given.read(list[StatusDocument])),
+        )
 
     async def read_check_log(
         self, repository: RepositoryFacts, check: CheckFacts, *, max_bytes: int

@@ -11,7 +11,7 @@ from sandbox_server.domain.tasks.forges import (
     Validated,
 )
 from sandbox_server.forges.connection.answers import second_of
-from sandbox_server.forges.connection.token_api import TokenApi
+from sandbox_server.forges.connection.token_forge import TokenForge, since_then
 from sandbox_server.forges.gitlab.models import (
     DiscussionDocument,
     IssueDocument,
@@ -24,11 +24,8 @@ from sandbox_server.forges.gitlab.models import (
 _PATHS = {Subject.ISSUE: "issues", Subject.PULL: "merge_requests"}
 
 
-class GitlabNotes:
+class GitlabNotes(TokenForge):
     """Issues, and the comments and labels of issues and merge requests, which are numbered apart."""
-
-    def __init__(self, api: TokenApi) -> None:
-        self._api = api
 
     async def get_issue(self, repository: RepositoryFacts, number: int) -> Issue:
         answer = await self._api.get(
@@ -69,8 +66,7 @@ class GitlabNotes:
             return Validated(value=None, validator=validator)
         numbers = [each.iid for each in answer.read(list[IssueDocument])]
         found = [await self._find_labelling(repository, number, label) for number in numbers]
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -100,9 +96,8 @@ class GitlabNotes:
         )
         if answer.is_unchanged:
             return Validated(value=None, validator=validator)
-        found = (each.subject_comment() for each in answer.read(list[NoteEventDocument]))
-        value = tuple(each for each in found if each is not None and each.at >= since)
-        return Validated(value=value, validator=answer.validator)
+        found = [each.subject_comment() for each in answer.read(list[NoteEventDocument])]
+        return Validated(value=since_then(found, since), validator=answer.validator)
 
     async def list_comments(
         self,
@@ -124,17 +119,6 @@ class GitlabNotes:
             for note in notes
             if not note.system and (since is None or (note.updated_at or note.created_at) >= since)
         ]
-
-    async def find_comment(
-        self,
-        repository: RepositoryFacts,
-        number: int,
-        marker: str,
-        *,
-        on: Subject = Subject.PULL,
-    ) -> Comment | None:
-        comments = await self.list_comments(repository, number, on=on)
-        return next((each for each in reversed(comments) if marker in each.body), None)
 
     async def comment(
         self, repository: RepositoryFacts, number: int, body: str, *, on: Subject = Subject.PULL
