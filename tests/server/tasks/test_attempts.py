@@ -4,6 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import update
+
+from sandbox_server.db.models import Tenant
 
 pytestmark = pytest.mark.needs_engine
 
@@ -146,6 +149,36 @@ async def test_attempts__a_cancellation_saves_the_work_of_all_and_a_retry_goes_o
     files = (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["files"]
     assert sorted(file["path"] for file in files) == ["half", "rest"]
     assert done["chosen_attempt"] == 1
+
+
+async def test_attempts__with_fewer_places_than_attempts_one_waits_for_the_other(tasks, serving):
+    await tasks.add_repository(checks=CHECKS)
+    async with serving.components.sessions.begin() as session:
+        await session.execute(update(Tenant).values(max_running=1))
+    task = await create(tasks, attempts=2, command="echo good >> README.md")
+    done = await tasks.until(task["id"], "in-review")
+    runs = await tasks.items(task["id"], "runs")
+    first, second = (run for run in runs if run["kind"] == "agent")
+    assert first["ended_at"] < second["started_at"]
+    assert done["chosen_attempt"] == 1
+
+
+@pytest.mark.slow  # it waits for runs of both attempts twice
+async def test_attempts__an_interrupting_message_reaches_all_of_them(tasks):
+    await tasks.add_repository()
+    command = 'grep -q "faster" "$TASK_PROMPT_FILE" && echo done > a || sleep 300'
+    task = await create(tasks, attempts=2, command=command)
+    await tasks.until_run(task["id"], count=2)
+    message = {"text": "Do it faster.", "interrupt": True}
+    await tasks.post(f"/v1/tasks/{task['id']}/messages", json=message)
+    done = await tasks.until(task["id"], "in-review")
+    runs = await tasks.items(task["id"], "runs")
+    outcomes = sorted((run["attempt"], run["outcome"]) for run in runs)
+    assert outcomes == [
+        *((1, "interrupted"), (1, "succeeded"), (2, "interrupted"), (2, "succeeded")),
+    ]
+    told = {message["run"] for message in await tasks.items(task["id"], "messages")}
+    assert told == {run["number"] for run in runs if run["attempt"] == done["chosen_attempt"]}
 
 
 BAD: dict[str, dict[str, Any]] = {

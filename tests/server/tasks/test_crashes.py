@@ -5,13 +5,15 @@ from sqlalchemy import func, update
 
 from sandbox_server.db.models import Command
 from tests.server.support.full_server import serving_outside
-from tests.server.tasks.support.crashes import crashing
+from tests.server.tasks.support.crashes import crashing, crashing_again
 from tests.server.tasks.support.task_client import TaskClient
 
 pytestmark = pytest.mark.needs_engine
 
 # As many as a task has from its creation to its pull request, at least.
 COMMITS = 20
+MOST_CRASHES = 200
+FEWEST_CRASHES = 20
 
 
 @pytest.mark.timeout(400)
@@ -38,6 +40,34 @@ async def test_crash__after_each_commit_nothing_is_done_twice_and_no_work_is_los
 
 def is_done(run):
     return (run["kind"], run["outcome"]) == ("agent", "succeeded")
+
+
+@pytest.mark.slow  # dozens of crashes
+@pytest.mark.timeout(900)
+async def test_crash__again_and_again_amid_attempts_one_is_chosen_and_no_work_is_lost(
+    tasks, forge_world
+):
+    await tasks.add_repository(setup="true", checks="grep -q good log")
+    attempts = [{"command": f'echo "{word} $TASK_RUN" >> log'} for word in ("bad", "good")]
+    body = {"repository": "acme/widgets", "instructions": "Do it.", "attempts": attempts}
+    with crashing_again(most=MOST_CRASHES) as crashes:
+        task = await tasks.post("/v1/tasks", json=body)
+        done = await tasks.until(task["id"], "in-review", timeout=800)
+    assert FEWEST_CRASHES < crashes.count < MOST_CRASHES
+    assert done["chosen_attempt"] == 2
+    [pull] = forge_world.list_pulls()
+    assert forge_world.head(pull["head"]["ref"]) == done["published_sha"]
+    for number, word in ((1, "bad"), (2, "good")):
+        diff = (await tasks.get(f"/v1/tasks/{task['id']}/diff", to=f"attempt:{number}"))["diff"]
+        assert diff.count(f"\n+{word} ") == 1
+    runs = await tasks.items(task["id"], "runs")
+    # Lost runs were not started: the crash was between their record and their process.
+    whole = [run for run in runs if run["attempt"] and run["outcome"] != "lost"]
+    assert sorted((run["kind"], run["attempt"], run["outcome"]) for run in whole) == [
+        *(("agent", 1, "succeeded"), ("agent", 2, "succeeded")),
+        *(("checks", 1, "failed"), ("checks", 2, "succeeded")),
+    ]
+    assert len(await tasks.sandboxes_of(task["id"])) == 3
 
 
 @pytest.mark.timeout(300)

@@ -6,10 +6,11 @@ from sandbox_server.db.models import TaskAttempt
 from sandbox_server.domain.tasks.stages import RunOutcome
 from sandbox_server.tasks.stages.work import WaitKind
 
-_Rank = tuple[int, int, int, float, int]
+_Rank = tuple[bool, int, int, int, float, int]
 
-# An attempt that needs a person comes after all that need none: an answer or a repetition may still bring it to its end.
 _WAITS = (None, WaitKind.QUESTION, WaitKind.RUN_FAILED, WaitKind.SAVE)
+"""What attempts wait for, the nearest to a result first: an answer may be all that is missing."""
+
 _CHECKS = {
     RunOutcome.SUCCEEDED: 0,
     RunOutcome.INERT: 1,
@@ -18,7 +19,14 @@ _CHECKS = {
     RunOutcome.FAILED: 2,
 }
 _NO_CHECKS = 1
-_BETTER = ("needs nobody's help", "has better checks", "changes less", "cost less", "came first")
+_BETTER = (
+    "needs nobody's help",
+    "is nearer to a result",
+    "has better checks",
+    "changes less",
+    "cost less",
+    "came first",
+)
 
 
 def choose(attempts: Sequence[TaskAttempt]) -> TaskAttempt:
@@ -45,7 +53,14 @@ def _rank(attempt: TaskAttempt) -> _Rank:
     kind = None if attempt.awaits is None else attempt.awaits["kind"]
     waits = _WAITS.index(kind) if kind in _WAITS else len(_WAITS)
     checks = _NO_CHECKS if attempt.checks is None else _CHECKS[RunOutcome(attempt.checks)]
-    return waits, checks, attempt.added + attempt.removed, attempt.spent_usd, attempt.number
+    return (
+        waits > 0,
+        waits,
+        checks,
+        attempt.added + attempt.removed,
+        attempt.spent_usd,
+        attempt.number,
+    )
 
 
 def _describe(attempt: TaskAttempt) -> str:

@@ -7,9 +7,9 @@ import subprocess
 
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from sandbox_server.db.models import Task
+from sandbox_server.db.models import Task, TaskAttempt
 from sandbox_server.git.endpoint import pushing
 from sandbox_server.git.pkt_line import FLUSH, pkt_line
 from tests.server.git.endpoint.conftest import ADDRESS, TOKEN
@@ -55,6 +55,17 @@ async def test_push__reaches_the_forge(place, sandbox, client, forge):
     async with place.sessions() as session:
         [task] = await session.scalars(text("SELECT pushed_shas FROM tasks"))
     assert task == [sha]
+
+
+async def test_push__from_an_attempt_is_refused_and_a_fetch_is_not(place, sandbox, client, forge):
+    async with place.sessions.begin() as session:
+        task = await session.scalar(select(Task))
+        task.sandbox_id, task.attempts = None, 2
+        session.add(TaskAttempt(task_id=task.id, number=1, sandbox_id=sandbox.id))
+    client.commit()
+    await run(client, "push", "origin", BRANCH, fails=True)
+    await run(client, "fetch", "-q", "origin", "main")
+    assert f"refs/heads/{BRANCH}" not in branches_at_forge(forge)
 
 
 async def test_push__again_and_then_fetched(place, client, forge):
