@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_server.domain.errors import SaveTooLarge
-from sandbox_server.git.checkouts import Checkouts
+from sandbox_server.git.checkouts import Checkouts, Rung
+from sandbox_server.git.inside import SEAL
 from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.inside import Kept, LargeFilesInside
 from sandbox_server.git.lfs.server import LfsServer
@@ -152,6 +153,14 @@ def fetching(mirrors, fetcher):
     return make
 
 
+async def seal(used):
+    """Do what a preparation does before its snapshot is taken."""
+    inside = used.backend.inside(used.access)
+    envs = {"TARGET": DIRECTORY}
+    done = await inside.run_command(SEAL, envs=envs, timeout=timedelta(seconds=60))
+    assert not done.exit_code, done.output
+
+
 async def test_checkout__has_the_contents_of_large_files_and_a_clean_status(
     film, fetching, used, with_lfs, request_of, shell, seeded, forge
 ):
@@ -159,6 +168,9 @@ async def test_checkout__has_the_contents_of_large_files_and_a_clean_status(
     assert done.pointers is None
     assert (await shell(f"{IN} sha256sum films/a.mp4")).split()[0] == oid_of(film)
     assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
+    await seal(used)
+    repository = request_of().repository
+    repository.prepared_sha, repository.prepared_snapshot = done.base_sha, used.row.template
     later = os.urandom(500_000)
     seeded.write("films/b.mp4", pointer_of(later))
     seeded.commit("feat: another film")
@@ -169,6 +181,7 @@ async def test_checkout__has_the_contents_of_large_files_and_a_clean_status(
     sums = (await shell(f"{IN} sha256sum films/*.mp4")).splitlines()
     assert [line.split()[0] for line in sums] == [oid_of(film), oid_of(later)]
     assert (done.pointers, await shell(f"{IN} git status --porcelain")) == (None, "")
+    assert done.rung is Rung.SNAPSHOT
 
 
 async def test_checkout__says_why_large_files_stay_pointers(
