@@ -1,6 +1,10 @@
-"""GitLab, Forgejo and plain git. The answers are those that their documentation shows; no real forge was at hand."""
+"""GitLab, Forgejo and plain git. The answers are those that their documentation shows; no real forge was at hand.
+
+Each request to Forgejo is compared with its description of its API.
+"""
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,8 +27,9 @@ from sandbox_server.domain.tasks.forges import (
     Subject,
 )
 from sandbox_server.forges.service import ForgeDefinition
+from tests.server.forges.support.forgejo_description import CLIENT, find_unknown
 from tests.server.forges.support.git_server import GitAccessOf, git, running_git_server
-from tests.server.forges.support.scripted_server import Reply
+from tests.server.forges.support.scripted_server import Reply, SentRequest
 
 DRAFT = PullDraft(
     title="fix: count",
@@ -46,9 +51,21 @@ def reach(scripted, make_forges, caller):
         forges = make_forges(url)
         plain = {"auth": ForgeAuth.TOKEN, "api_url": url, "git_url": url, "secret": "the-token"}
         row, _ = await forges.put(caller, "other", ForgeDefinition(kind=kind, **plain | fields))
+        kinds.append(kind)
         return await forges.adapter(row.id)
 
-    return reach
+    kinds = []
+    yield reach
+    if ForgeKind.FORGEJO in kinds:
+        require_described(scripted.sent)
+
+
+def require_described(requests):
+    """Require that Forgejo's description of its API has the path, the query and the body of each request."""
+    if CLIENT.exists():
+        assert [unknown for each in requests for unknown in find_unknown(each)] == []
+    elif os.environ.get("REQUIRE_ENGINE") == "1":
+        pytest.fail("run scripts/test-programs: the client of Forgejo is not installed")
 
 
 def _merge_request(**fields):
@@ -466,6 +483,54 @@ async def test_forgejo__labels_and_comments_since_an_instant_are_found(reach, sc
         await adapter.rerun_checks(repository, [])
     with pytest.raises(NotSupportedByForge):
         await adapter.comment_on_commit(repository, "abc", "b")
+
+
+async def test_forgejo__issues_and_pull_requests_are_commented_and_labelled(reach, scripted):
+    base, user = "/repos/acme/widgets", {"id": 1, "login": "me"}
+    comment = {"id": 9, "body": "b", "user": user, "created_at": AT}
+    adapter, repository = await _forgejo(
+        reach,
+        scripted,
+        **{
+            "GET /user": user,
+            f"GET {base}/pulls": [],
+            f"GET {base}/issues": [],
+            f"GET {base}/issues/4": {"number": 4, "title": "t", "user": user, "state": "open"},
+            f"GET {base}/issues/4/comments": [comment],
+            f"POST {base}/issues/4/comments": Reply(comment, status=201),
+            f"PATCH {base}/issues/comments/9": comment | {"body": "new"},
+            f"POST {base}/issues/4/labels": [],
+            f"POST {base}/pulls/4/requested_reviewers": Reply([], status=201),
+            f"GET {base}/pulls/4": _forgejo_pull(),
+            f"PATCH {base}/pulls/4": _forgejo_pull(state="closed"),
+        },
+    )
+    assert (await adapter.inspect("acme/widgets")).login == "me"
+    assert (await adapter.get_issue(repository, 4)).comments[0].body == "b"
+    made = await adapter.comment(repository, 4, "b")
+    assert (await adapter.edit_comment(repository, made.id, "new")).body == "new"
+    assert (await adapter.find_comment(repository, 4, "b")).id == made.id
+    await adapter.add_labels(repository, 4, ["bug"])
+    await adapter.request_reviewers(repository, 4, ["alice", "acme/team"])
+    assert scripted.sent[-1].json() == {"reviewers": ["alice"], "team_reviewers": ["team"]}
+    closed = await adapter.update_pull(repository, 4, body="done", closed=True)
+    assert closed.lifecycle is PullLifecycle.CLOSED
+    since = datetime(2027, 1, 1, tzinfo=UTC)
+    await adapter.list_comments(repository, 4, since=since)
+
+
+@pytest.mark.skipif(not CLIENT.exists(), reason="run scripts/test-programs")
+def test_forgejo__a_request_that_is_not_described_is_found():
+    sent = SentRequest(
+        "GET", "/repos/acme/widgets/issues", {"labels": ["a"], "per_page": ["9"]}, {}, b""
+    )
+    assert find_unknown(sent) == ["GET /repos/acme/widgets/issues: per_page"]
+    posted = SentRequest(
+        "POST", "/repos/acme/widgets/pulls", {}, {}, b'{"head": "a", "draft": true}'
+    )
+    assert find_unknown(posted) == ["POST /repos/acme/widgets/pulls: draft"]
+    merged = SentRequest("GET", "/repos/acme/widgets/merge_requests", {}, {}, b"")
+    assert find_unknown(merged) == ["GET /repos/acme/widgets/merge_requests"]
 
 
 async def test_forgejo__a_missing_scope_is_told(reach, scripted):

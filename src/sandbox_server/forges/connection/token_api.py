@@ -12,7 +12,6 @@ from sandbox_server.forges.connection.client import (
 
 T = TypeVar("T")
 
-_PER_PAGE = 50
 _MOST_PAGES = 20
 
 
@@ -20,10 +19,16 @@ class TokenApi:
     """A REST API that is authenticated by one token for everything."""
 
     def __init__(
-        self, client: ForgeClient, address: ForgeAddress, headers: Mapping[str, str]
+        self,
+        client: ForgeClient,
+        address: ForgeAddress,
+        headers: Mapping[str, str],
+        *,
+        page: Mapping[str, int] | None = None,
     ) -> None:
         self.client = client
         self.address = address
+        self._page = page or {}  # the parameter of all lists that says how long a page is
         self._authorized = Authorized(headers=headers)
 
     async def get(
@@ -53,11 +58,7 @@ class TokenApi:
         """List all pages, at most a thousand items."""
         found: list[T] = []
         page = path
-        wanted: Mapping[str, str | int] = {
-            "per_page": _PER_PAGE,
-            "limit": _PER_PAGE,
-            **(params or {}),
-        }
+        wanted: Mapping[str, str | int] = {**self._page, **(params or {})}
         for _ in range(_MOST_PAGES):
             answer = await self._send(Call(method="GET", path=page, about=about, params=wanted))
             found += answer.read(list[model])  # type: ignore[valid-type]

@@ -28,7 +28,7 @@ from sandbox_server.forges.connection.token_api import TokenApi
 from sandbox_server.forges.connection.token_forge import since_then
 from sandbox_server.forges.forgejo.deliveries import read_delivery
 from sandbox_server.forges.forgejo.models import CombinedStatus
-from sandbox_server.forges.forgejo.pulls import ForgejoPulls
+from sandbox_server.forges.forgejo.pulls import PAGE, ForgejoPulls
 from sandbox_server.forges.github.models import (
     CommentDocument,
     IssueDocument,
@@ -87,7 +87,13 @@ class ForgejoAdapter(ForgejoPulls):
         answer = await self._api.get(
             f"/repos/{repository.full_name}/issues",
             about=f"Issues labelled {label}",
-            params={"labels": label, "type": "issues", "state": "open", "since": second_of(since)},
+            params={
+                "labels": label,
+                "type": "issues",
+                "state": "open",
+                "since": second_of(since),
+                **PAGE,
+            },
             validator=validator,
         )
         if answer.is_unchanged:
@@ -103,6 +109,7 @@ class ForgejoAdapter(ForgejoPulls):
             f"/repos/{repository.full_name}/issues/{number}/timeline",
             IssueEventDocument,
             about=f"Events of issue {number}",
+            params=PAGE,
         )
         own = [each for each in events if each.event == "label" and each.is_about(label)]
         added = [each for each in own if each.body == _LABEL_ADDED]
@@ -114,7 +121,7 @@ class ForgejoAdapter(ForgejoPulls):
         answer = await self._api.get(
             f"/repos/{repository.full_name}/issues/comments",
             about="New comments",
-            params={"since": second_of(since)},
+            params={"since": second_of(since), **PAGE},
             validator=validator,
         )
         if answer.is_unchanged:
@@ -182,6 +189,7 @@ class ForgejoAdapter(ForgejoPulls):
         answer = await self._api.get(
             f"/repos/{repository.full_name}/commits/{sha}/status",
             about=f"Checks of {sha[:12]}",
+            params=PAGE,
             validator=validator,
         )
         return validated(

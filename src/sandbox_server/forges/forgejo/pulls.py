@@ -11,6 +11,9 @@ from sandbox_server.forges.connection.token_forge import PullDialect, TokenForge
 from sandbox_server.forges.forgejo.models import ReviewCommentDocument, ReviewDocument
 from sandbox_server.forges.github.models import CommentDocument, PullDocument
 
+PAGE = {"limit": 50}
+"""For lists that have pages; others refuse nothing, and describe no such parameter."""
+
 
 class ForgejoPulls(TokenForge):
     """Pull requests and their reviews."""
@@ -36,7 +39,7 @@ class ForgejoPulls(TokenForge):
             self._pulls(repository),
             PullDocument,
             about=f"Pull requests of {head_ref}",
-            params={"state": "all", "sort": "recentupdate"},
+            params={"state": "all", "sort": "recentupdate", **PAGE},
         )
         facts = (each.facts() for each in found)
         own = (
@@ -60,6 +63,7 @@ class ForgejoPulls(TokenForge):
             f"{self._pulls(repository, number)}/reviews",
             ReviewDocument,
             about=f"Reviews of {number}",
+            params=PAGE,
         )
         return [each.review() for each in found if each.is_submitted]
 

@@ -44,7 +44,7 @@ class GitlabAdapter(GitlabMergeRequests, GitlabNotes):
     def __init__(
         self, client: ForgeClient, address: ForgeAddress, *, git_url: str, token: str
     ) -> None:
-        api = TokenApi(client, address, {"PRIVATE-TOKEN": token})
+        api = TokenApi(client, address, {"PRIVATE-TOKEN": token}, page={"per_page": 50})
         super().__init__(api, git_url, username=_GIT_USER, token=token)
 
     async def inspect(self, full_name: str | None = None) -> CredentialFacts:
