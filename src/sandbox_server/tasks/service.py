@@ -277,6 +277,8 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
             values["attempts_snapshot"] = None
             await TaskRepository(session).reopen_attempts(row.id)
     settings = RepositorySettings.of(row.settings)
+    if settings.budget_usd is not None:
+        values["budget_usd"] = row.spent_usd + settings.budget_usd
     values["deadline_at"] = await TaskRepository(session).clock() + settings.deadline
     await TaskHistoryRepository(session).add_message(
         row.id,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from sandbox_server.db.models import Tenant
+from sandbox_server.db.models import Task, Tenant
 
 pytestmark = pytest.mark.needs_engine
 
@@ -161,6 +161,39 @@ async def test_attempts__with_fewer_places_than_attempts_one_waits_for_the_other
     first, second = (run for run in runs if run["kind"] == "agent")
     assert first["ended_at"] < second["started_at"]
     assert done["chosen_attempt"] == 1
+
+
+@pytest.mark.slow  # sandboxes that were lost are replaced in test_saves.py too
+async def test_attempts__a_lost_sandbox_is_copied_again_and_its_work_restored(tasks):
+    await tasks.add_repository(setup="echo kept > /home/user/setup")
+    resumed = 'grep -q "You were interrupted" "$TASK_PROMPT_FILE"'
+    command = (
+        f"if {resumed}; then test -e /home/user/setup && test -e half && echo rest > rest; else"
+    )
+    task = await create(tasks, **by(f"{command} echo half > half; sleep 300; fi", "exit 3"))
+    await tasks.until_run(task["id"], count=3)
+    first, _ = await attempts_of(tasks, task)
+    await tasks.until_file(first["sandbox_id"], "/home/user/widgets/half")
+    await tasks.api.delete(f"/v1/sandboxes/{first['sandbox_id']}")
+    done = await tasks.until(task["id"], "in-review")
+    assert done["chosen_attempt"] == 1
+    assert done["sandbox_id"] != first["sandbox_id"]
+    files = (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["files"]
+    assert sorted(file["path"] for file in files) == ["half", "rest"]
+
+
+@pytest.mark.slow  # other limits of tasks are tested in test_limits.py
+async def test_attempts__are_interrupted_when_together_they_have_cost_the_budget(tasks, serving):
+    await tasks.add_repository()
+    command = "echo two >> README.md; sleep 300"
+    task = await create(tasks, attempts=2, command=command, budget={"usd": 1})
+    await tasks.until_run(task["id"], count=2)
+    async with serving.components.sessions.begin() as session:
+        await session.execute(update(Task).values(spent_usd=1))
+    waiting = await tasks.until(task["id"], "waiting-for-user")
+    assert waiting["waits_for"]["kind"] == "budget"
+    assert waiting["waits_for"]["data"] == {"limit": "usd"}
+    assert "+two" in (await tasks.get(f"/v1/tasks/{task['id']}/diff"))["diff"]
 
 
 @pytest.mark.slow  # it waits for runs of both attempts twice

@@ -132,6 +132,15 @@ async def test_retry__of_an_ended_task_opens_it_again(tasks, caller, task, sessi
     assert (again.stage, again.ended_at, again.outcome) == (Stage.QUEUED, None, None)
 
 
+async def test_retry__grants_the_cost_limit_anew(tasks, caller, repository, sessions):
+    wanted = TaskRequest(instructions="x", budget_usd=2)
+    task = (await tasks.create(caller, repository.id, wanted)).row
+    spent = TaskMove(stage=Stage.WAITING_FOR_USER, reason="Spent.", values={"spent_usd": 2.5})
+    await TaskTransitions(sessions).commit(task, spent)
+    again = (await tasks.retry(caller, task.id)).row
+    assert (again.spent_usd, again.budget_usd) == (2.5, 4.5)
+
+
 @pytest.mark.parametrize("stage", [Stage.MERGED, Stage.CLOSED, Stage.DONE])
 async def test_retry__of_a_task_with_a_result_is_refused(stage, tasks, caller, task, sessions):
     await TaskTransitions(sessions).commit(task, TaskMove(stage=stage, reason="Done."))

@@ -16,7 +16,7 @@ from sandbox_server.tasks.stages.agent_requests import (
     find_cause,
     poll_after,
 )
-from sandbox_server.tasks.stages.budget import is_spent, require_budget
+from sandbox_server.tasks.stages.budget import is_spent, require_budget, spent_budget
 from sandbox_server.tasks.stages.checkout import TaskCheckout
 from sandbox_server.tasks.stages.runs import EndedRun, NewRun, RunResult
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
@@ -121,10 +121,13 @@ class AttemptAgent:
 
     async def _end(self, work: AttemptWork, run: TaskRun, result: RunResult) -> timedelta:
         ended = await self._after_run.conclude(work, run, result)
-        values = {**ended.move.values, "awaits": ended.move.awaits}
+        waits = ended.move
+        if waits.awaits is not None and is_spent(work):
+            waits = spent_budget(work).move()
+        values = {**ended.move.values, "awaits": waits.awaits}
         move = AttemptMove(values=values)
-        if ended.move.awaits is not None:
-            move = AttemptMove(state=AttemptState.FINISHED, reason=ended.move.reason, values=values)
+        if waits.awaits is not None:
+            move = AttemptMove(state=AttemptState.FINISHED, reason=waits.reason, values=values)
         done = EndedRun(result=result, head_after=ended.head_after)
         await self._runs.end(work.attempt, run, done, move)
         return AGAIN
