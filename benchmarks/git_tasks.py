@@ -29,6 +29,7 @@ from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 
 _ROUNDS = 3
+_STARTS = 9
 _SAVES = 9
 _DIRECTORY = "/home/user/repository"
 _HOUR = timedelta(hours=1)
@@ -61,7 +62,7 @@ async def _checkouts(bench: "_Bench", clone: float) -> AsyncIterator[Figure]:
     one = await _median(bench.check_out(shallow, Rung.SHALLOW) for _ in range(_ROUNDS))
     yield _ratio("checkout by packs, one commit / clone", one, clone)
     snapshot = await bench.prepare_snapshot()
-    creates, updates = zip(*[await bench.start_from(snapshot) for _ in range(_ROUNDS)], strict=True)
+    creates, updates = zip(*[await bench.start_from(snapshot) for _ in range(_STARTS)], strict=True)
     yield Figure("sandbox from a prepared snapshot", median(creates), "ms")
     yield _ratio(f"its update by {_BEHIND} commits / clone", median(updates), clone)
     ready = median(map(sum, zip((each / 1000 for each in creates), updates, strict=True)))

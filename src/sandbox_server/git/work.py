@@ -1,3 +1,4 @@
+import base64
 import re
 from collections.abc import (
     AsyncGenerator,
@@ -33,6 +34,7 @@ _LIMIT = timedelta(minutes=5)
 _LOOK_LIMIT = timedelta(seconds=60)
 _LAST_WORDS = 2000
 _MOST_LEFT_OUT = 100
+_MAX_INLINE = 256 * 2**10  # bytes of a bundle in the output of the script
 _OID = re.compile(r"[0-9a-f]{40}")
 _STASH = "refs/stash"
 
@@ -93,22 +95,25 @@ class SandboxWork:
         async with _scratch(used, user) as scratch:
             envs = {
                 "TARGET": directory,
-                "SCRATCH": scratch,
+                "SCRATCH": scratch.path,
                 "BASE": base_sha,
                 "KNOWN": known_mark or "",
                 "MAX_KIB": str(MAX_FILE >> 10),
                 "MAX_BUNDLE": str(MAX_BUNDLE),
+                "MAX_INLINE": str(_MAX_INLINE),
             }
             said = await _run(used, TAKE, envs, user=user)
             told = _Told.read(said)
+            scratch.is_removed = "removed" in told.lines
             told.require_taken(directory)
             if told.is_unchanged:
                 return None
-            taken = _taken(told, await _download(used, f"{scratch}/bundle", user))
+            inline = told.read_bundle()
+            taken = _taken(told, inline or await _download(used, f"{scratch.path}/bundle", user))
             if find_kept is None or not (store := told.first("lfs")):
                 return taken
             large = await LargeFilesInside(used, directory, user=user).take(
-                Commits(scratch=scratch, save=taken.sha, base=taken.base_sha, store=store),
+                Commits(scratch=scratch.path, save=taken.sha, base=taken.base_sha, store=store),
                 find_kept,
                 room=MAX_BUNDLE - taken.size,
                 limit=MAX_BUNDLE,
@@ -128,10 +133,11 @@ class SandboxWork:
                 ("pack", b"" if given.is_empty else bytes(given.pack)),
                 ("refs", _ref_updates(given)),
             ):
-                await transfers.upload(f"{scratch}/{name}", _parts(content), length=len(content))
+                target = f"{scratch.path}/{name}"
+                await transfers.upload(target, _parts(content), length=len(content))
             envs = {
                 "TARGET": directory,
-                "SCRATCH": scratch,
+                "SCRATCH": scratch.path,
                 "SAVE": given.save,
                 "HEAD": given.head or "",
                 "BRANCH": given.branch or "",
@@ -190,6 +196,12 @@ class _Told:
         found = self.first(name)
         return int(found) if found.isascii() and found.isdecimal() and len(found) < 16 else 0  # noqa: PLR2004
 
+    def read_bundle(self) -> bytes | None:
+        """Read a small bundle; None if it has to be downloaded."""
+        with suppress(ValueError):
+            return base64.b64decode(self.first("bundle"), validate=True)
+        return None
+
     def require_taken(self, directory: str) -> None:
         if "missing" in self.lines:
             raise SaveFailed(f"the directory {directory!r} does not exist any more.")
@@ -228,15 +240,24 @@ def _ref_updates(bundle: Bundle) -> bytes:
     return "".join(f"update {ref} {sha}\n" for ref, sha in refs.items()).encode()
 
 
+@dataclass
+class _Scratch:
+    """A directory in a sandbox."""
+
+    path: str
+    is_removed: bool = False
+
+
 @asynccontextmanager
-async def _scratch(used: UsableSandbox, user: str | None) -> AsyncIterator[str]:
+async def _scratch(used: UsableSandbox, user: str | None) -> AsyncIterator[_Scratch]:
     """Name a directory in the sandbox that is removed afterwards."""
-    path = f"/tmp/.sandbox-work-{new_id()}"  # noqa: S108 - in the sandbox
+    scratch = _Scratch(f"/tmp/.sandbox-work-{new_id()}")  # noqa: S108 - in the sandbox
     try:
-        yield path
+        yield scratch
     finally:
-        with suppress(SandboxError):
-            await used.backend.files(used.access, user=user).remove(path)
+        if not scratch.is_removed:
+            with suppress(SandboxError):
+                await used.backend.files(used.access, user=user).remove(scratch.path)
 
 
 async def _run(

@@ -215,6 +215,15 @@ async def test_a_damaged_index_and_a_lock_left_behind_do_not_stop_a_save(take, s
     assert (await take()).files == 1
 
 
+async def test_a_change_in_the_second_of_the_index_and_of_the_same_size_is_saved(take, shell, bare):
+    """Git tells it from the times of the file and the index, in seconds."""
+    await shell(f"{IN} echo one >f && git add f && echo two >f")
+    await shell("sleep 2")
+    taken = await take()
+    await bare.import_bundle(taken.bundle)
+    assert (await bare.git("show", f"{taken.sha}:f")).text == "two"
+
+
 async def test_head_is_looked_at(checked_out, work, used):
     found = await work.head(used, DIRECTORY)
     assert (found.head_sha, found.branch) == (checked_out.base_sha, "task-1")

@@ -4,8 +4,10 @@ fail() { echo "failed $*"; exit 94; }
 cd "$TARGET" 2>/dev/null || { echo "missing"; exit 0; }
 command -v git >/dev/null || fail "the sandbox has no git"
 mkdir -p "$SCRATCH/objects" || fail "the sandbox's disk is not writable"
-if objects=$(run rev-parse --git-path objects 2>/dev/null); then
-    cp -- "$(run rev-parse --git-path index)" "$SCRATCH/index" 2>/dev/null
+if run rev-parse --git-path objects --git-path index >"$SCRATCH/paths" 2>/dev/null; then
+    { read -r objects && read -r index; } <"$SCRATCH/paths"
+    # With its time, by which git knows which files it has to compare by content.
+    cp -p -- "$index" "$SCRATCH/index" 2>/dev/null
     case $objects in /*) ;; *) objects=$PWD/$objects ;; esac
     export GIT_OBJECT_DIRECTORY="$SCRATCH/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
 else # .git is gone or broken: the files are not
@@ -18,7 +20,9 @@ export GIT_INDEX_FILE="$SCRATCH/index"
 # One look at all files; what it finds is few, mostly, and added by name without a second look.
 : >"$SCRATCH/errors"
 find_changes() {
+    : >"$SCRATCH/large"
     run ls-files -z -o -m --exclude-standard >"$SCRATCH/changed" 2>/dev/null || return 1
+    [ -s "$SCRATCH/changed" ] || return 0
     sed -z 's|^|./|' "$SCRATCH/changed" |
         xargs -0 -r sh -c 'exec find "$@" -maxdepth 0 -type f -size "+${MAX_KIB}k" -print0' sh \
             >"$SCRATCH/large" 2>/dev/null
@@ -48,8 +52,10 @@ run for-each-ref --count=1000 --format='%(objectname) %(refname)' refs/heads ref
 mark=$({ echo "$tree $head $branch"; cat "$SCRATCH/refs"; } | run hash-object --stdin)
 echo "tree $tree"
 echo "mark $mark"
+remove_scratch() { rm -rf -- "$SCRATCH" && echo removed; }
 if [ "$mark" = "$KNOWN" ]; then
     echo unchanged
+    remove_scratch
     exit 0
 fi
 
@@ -110,4 +116,8 @@ store=${GIT_DIR:-${objects%/objects}}/lfs/objects # of Git LFS, whose filter kee
 sed -n "s/^error: unable to index file '\(.*\)'$/left-out \1 (not readable)/p
 s/^warning: could not open directory '\(.*\)': .*/left-out \1 (not readable)/p
 s/^error: '\(.*\)' does not have a commit checked out$/left-out \1 (a repository without commits)/p" "$SCRATCH/errors"
+if [ "$size" -le "$MAX_INLINE" ]; then # spares two requests
+    echo "bundle $(base64 -w 0 "$SCRATCH/bundle")"
+    [ -d "$store" ] || remove_scratch # else its objects are looked at
+fi
 echo saved
