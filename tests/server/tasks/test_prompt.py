@@ -66,6 +66,14 @@ def test_prompt__a_failure_may_be_reported_as_flaky_once():
     assert ".git/task-flaky.md" not in build_prompt(facts(), [again])
 
 
+def test_prompt__a_task_that_only_reports_is_not_told_to_commit():
+    prompt = build_prompt(facts(only_report=True, checks="make test"), [])
+    assert "Nothing that you change or commit is published" in prompt
+    assert "Commit your work" not in prompt
+    assert "make test" not in prompt
+    assert ".git/task-report.md" in prompt
+
+
 def test_prompt__what_is_too_long_loses_old_messages_and_no_fence():
     many = [message("comment", f"[{number}] {'x' * 60_000}") for number in range(12)]
     prompt = build_prompt(facts(), many)

@@ -6,7 +6,7 @@ from sandbox_server.db.models import TaskMessage, TaskRun
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import CommandRequest
-from sandbox_server.domain.tasks.stages import MessageOrigin, RunKind
+from sandbox_server.domain.tasks.stages import MessageOrigin, PullRequestWish, RunKind
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.stages.checkout import TaskCheckout
 from sandbox_server.tasks.stages.prompt import (
@@ -121,6 +121,7 @@ def _prompt_facts(work: TaskWork, run: TaskRun) -> PromptFacts:
         is_first=work.is_first_run,
         was_lost=run.cause == _RETRY,
         checks=work.settings.checks,
+        only_report=work.task.pull_request == PullRequestWish.COMMENT,
     )
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.tasks.repositories import CiFixMode
 from sandbox_server.domain.tasks.stages import PullRequestWish, TaskSource
@@ -56,6 +58,8 @@ class CiFixes:
         report = await describe_failure(
             trigger.adapter, trigger.facts, verdict.failed, is_second=is_second
         )
+        if _is_comment(trigger):  # whose run reports, and starts nothing
+            report = replace(report, data={**report.data, "may_rerun": False})
         names = ", ".join(sorted({check.name for check in verdict.failed}))
         sha = verdict.failed[0].sha
         request = TaskRequest(

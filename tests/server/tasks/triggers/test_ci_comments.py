@@ -64,6 +64,7 @@ async def test_a_diagnosis_is_one_comment_on_the_pull_request_edited_in_place(di
     diagnosed.forge.pulls[7] = pull_facts(number=7, head_ref="feature")
     first = await diagnose(diagnosed, HEAD, "A semicolon is missing.")
     assert (first.pull_request, first.outcome) == ("comment", "done")
+    assert [each.data.get("may_rerun") for each in await diagnosed.messages()] == [None, False]
     await end(diagnosed, first)
     await diagnose(diagnosed, NEXT, "Now a brace is missing.")
     [comment] = diagnosed.forge.comments[7]
