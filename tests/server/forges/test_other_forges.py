@@ -1,6 +1,6 @@
 """GitLab, Forgejo and plain git. The answers are those that their documentation shows; no real forge was at hand.
 
-Each request to Forgejo is compared with its description of its API.
+Each request to Forgejo is compared with its description of its API, and each to GitLab with the tables of its Python client.
 """
 
 import json
@@ -27,7 +27,8 @@ from sandbox_server.domain.tasks.forges import (
     Subject,
 )
 from sandbox_server.forges.service import ForgeDefinition
-from tests.server.forges.support.forgejo_description import CLIENT, find_unknown
+from tests.server.forges.support import forgejo_description, gitlab_description
+from tests.server.forges.support.described_api import find_unknown
 from tests.server.forges.support.git_server import GitAccessOf, git, running_git_server
 from tests.server.forges.support.scripted_server import Reply, SentRequest
 
@@ -57,15 +58,18 @@ def reach(scripted, make_forges, caller):
     kinds = []
     yield reach
     if ForgeKind.FORGEJO in kinds:
-        require_described(scripted.sent)
+        require_described(scripted.sent, forgejo_description.CLIENT, forgejo_description)
+    if ForgeKind.GITLAB in kinds:
+        require_described(scripted.sent, gitlab_description.OBJECTS, gitlab_description)
 
 
-def require_described(requests):
-    """Require that Forgejo's description of its API has the path, the query and the body of each request."""
-    if CLIENT.exists():
-        assert [unknown for each in requests for unknown in find_unknown(each)] == []
+def require_described(requests, file, description):
+    """Require that a description of the API has the path, the query and the body of each request."""
+    if file.exists():
+        operations = description.read_operations()
+        assert [unknown for each in requests for unknown in find_unknown(each, operations)] == []
     elif os.environ.get("REQUIRE_ENGINE") == "1":
-        pytest.fail("run scripts/test-programs: the client of Forgejo is not installed")
+        pytest.fail("run scripts/test-programs: the client of the forge is not installed")
 
 
 def _merge_request(**fields):
@@ -264,6 +268,18 @@ async def test_gitlab__labels_and_comments_since_an_instant_are_found(reach, scr
     assert (comment.number, comment.is_on_pull) == (4, True)
     assert comment.id == "merge_requests/4/notes/9"
     assert scripted.sent[-1].query["after"] == ["2025-12-31"]
+
+
+@pytest.mark.skipif(not gitlab_description.OBJECTS.exists(), reason="run scripts/test-programs")
+def test_gitlab__a_request_that_its_client_does_not_have_is_found():
+    operations = gitlab_description.read_operations()
+    body = b'{"source_branch": "a", "target_branch": "b", "title": "c", "draft": true}'
+    posted = SentRequest("POST", "/projects/5/merge_requests", {}, {}, body)
+    assert find_unknown(posted, operations) == ["POST /projects/5/merge_requests: draft"]
+    asked = SentRequest("GET", "/projects/5/issues", {"updated_since": ["x"]}, {}, b"")
+    assert find_unknown(asked, operations) == ["GET /projects/5/issues: updated_since"]
+    retried = SentRequest("POST", "/projects/5/jobs/7/rerun", {}, {}, b"")
+    assert find_unknown(retried, operations) == ["POST /projects/5/jobs/7/rerun"]
 
 
 async def test_gitlab__a_discussion_is_a_review(reach, scripted):
@@ -519,18 +535,19 @@ async def test_forgejo__issues_and_pull_requests_are_commented_and_labelled(reac
     await adapter.list_comments(repository, 4, since=since)
 
 
-@pytest.mark.skipif(not CLIENT.exists(), reason="run scripts/test-programs")
+@pytest.mark.skipif(not forgejo_description.CLIENT.exists(), reason="run scripts/test-programs")
 def test_forgejo__a_request_that_is_not_described_is_found():
+    operations = forgejo_description.read_operations()
     sent = SentRequest(
         "GET", "/repos/acme/widgets/issues", {"labels": ["a"], "per_page": ["9"]}, {}, b""
     )
-    assert find_unknown(sent) == ["GET /repos/acme/widgets/issues: per_page"]
+    assert find_unknown(sent, operations) == ["GET /repos/acme/widgets/issues: per_page"]
     posted = SentRequest(
         "POST", "/repos/acme/widgets/pulls", {}, {}, b'{"head": "a", "draft": true}'
     )
-    assert find_unknown(posted) == ["POST /repos/acme/widgets/pulls: draft"]
+    assert find_unknown(posted, operations) == ["POST /repos/acme/widgets/pulls: draft"]
     merged = SentRequest("GET", "/repos/acme/widgets/merge_requests", {}, {}, b"")
-    assert find_unknown(merged) == ["GET /repos/acme/widgets/merge_requests"]
+    assert find_unknown(merged, operations) == ["GET /repos/acme/widgets/merge_requests"]
 
 
 async def test_forgejo__a_missing_scope_is_told(reach, scripted):
