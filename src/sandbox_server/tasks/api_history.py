@@ -68,22 +68,22 @@ router = APIRouter(route_class=JsonRoute, prefix="/v1/tasks/{task_id}", tags=["t
 async def list_task_runs(
     task_id: TaskIdPath,
     caller: Reader,
-    tasks: TasksDep,
+    history: HistoryDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[TaskRunRead]:
     """List the runs of the agent, the setup and the checks, oldest first."""
     after = read_number(cursor) or 0
-    rows = await tasks.list_runs(caller, task_id, after=after, limit=limit + 1)
+    rows = await history.list_runs(caller, task_id, after=after, limit=limit + 1)
     return page_of(rows, [view_run(row) for row in rows], limit=limit, position=lambda r: r.number)
 
 
 @router.get("/attempts")
 async def list_task_attempts(
-    task_id: TaskIdPath, caller: Reader, tasks: TasksDep
+    task_id: TaskIdPath, caller: Reader, history: HistoryDep
 ) -> Page[TaskAttemptRead]:
     """List the attempts at a task in one page: their agents, what came of each, and which one was chosen."""
-    attempts = [view_attempt(row) for row in await tasks.list_attempts(caller, task_id)]
+    attempts = [view_attempt(row) for row in await history.list_attempts(caller, task_id)]
     return Page(items=attempts, next_cursor=None)
 
 
@@ -91,12 +91,14 @@ async def list_task_attempts(
 async def list_task_messages(
     task_id: TaskIdPath,
     caller: Reader,
-    tasks: TasksDep,
+    history: HistoryDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[TaskMessageRead]:
     """List what the agent was told, or will be, oldest first."""
-    rows = await tasks.list_messages(caller, task_id, after=read_id(cursor) or "", limit=limit + 1)
+    rows = await history.list_messages(
+        caller, task_id, after=read_id(cursor) or "", limit=limit + 1
+    )
     items = [view_message(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.id)
 
@@ -165,18 +167,18 @@ async def restore_task_save(
 @router.get("/pull-request")
 @may_fail_with(errors.PullNotFound)
 async def get_task_pull_request(
-    task_id: TaskIdPath, caller: Reader, tasks: TasksDep
+    task_id: TaskIdPath, caller: Reader, history: HistoryDep
 ) -> TaskPullRead:
     """Get the pull request of a task, as its forge last described it."""
-    return view_pull(await tasks.get_pull(caller, task_id))
+    return view_pull(await history.get_pull(caller, task_id))
 
 
 @router.get("/checks")
 async def list_task_checks(
-    task_id: TaskIdPath, caller: Reader, tasks: TasksDep
+    task_id: TaskIdPath, caller: Reader, history: HistoryDep
 ) -> Page[TaskCheckRead]:
     """List the checks of the published work at the forge, in one page."""
-    checks = [view_check(row) for row in await tasks.list_checks(caller, task_id)]
+    checks = [view_check(row) for row in await history.list_checks(caller, task_id)]
     return Page(items=checks, next_cursor=None)
 
 
@@ -203,6 +205,7 @@ async def read_task_log(
     task_id: TaskIdPath,
     caller: Reader,
     tasks: TasksDep,
+    history: HistoryDep,
     listener: ListenerDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
@@ -213,4 +216,4 @@ async def read_task_log(
     if listener.asks_for_events:
         return await listener.stream(source)
     begin = read_number(cursor) or listener.after or 0
-    return respond_with_page(await tasks.read_log(source, after=begin, limit=limit))
+    return respond_with_page(await history.read_log(source, after=begin, limit=limit))

@@ -3,10 +3,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from sandbox_server.db.models import Repository, Sandbox, Task, TaskSave
+from sandbox_server.db.models import (
+    ForgeCheck,
+    PullRequest,
+    Repository,
+    Sandbox,
+    Task,
+    TaskAttempt,
+    TaskMessage,
+    TaskRun,
+    TaskSave,
+)
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import InvalidRequest, InvalidStage, SandboxNotFound, SaveNotFound
+from sandbox_server.domain.errors import (
+    InvalidRequest,
+    InvalidStage,
+    PullNotFound,
+    SandboxNotFound,
+    SaveNotFound,
+)
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.domain.tasks.repositories import RepositorySettings
@@ -14,8 +30,10 @@ from sandbox_server.forges.service import Forges
 from sandbox_server.git.bare import BareRepository, TaskRepositories
 from sandbox_server.git.checkouts import CheckoutRequest, Checkouts
 from sandbox_server.git.diffs import ChangedFile, DiffText
+from sandbox_server.log.source import Page, Source
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.repository import TaskRepository
 from sandbox_server.tasks.save_repository import TaskSaveRepository
 from sandbox_server.tasks.saves import TaskSaves
@@ -56,6 +74,48 @@ class TaskHistory:
         self._task_repositories = task_repositories
         self._checkouts = checkouts
         self._forges = forges
+
+    async def list_runs(
+        self, caller: Caller, task_id: str, *, after: int, limit: int
+    ) -> Sequence[TaskRun]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskHistoryRepository(session).list_runs(task_id, after=after, limit=limit)
+
+    async def list_attempts(self, caller: Caller, task_id: str) -> Sequence[TaskAttempt]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskRepository(session).list_attempts(task_id)
+
+    async def list_messages(
+        self, caller: Caller, task_id: str, *, after: str, limit: int
+    ) -> Sequence[TaskMessage]:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            return await TaskHistoryRepository(session).list_messages(
+                task_id, after=after, limit=limit
+            )
+
+    async def read_log(self, source: Source, *, after: int, limit: int) -> Page:
+        return await source.read(self._sessions, after=after, limit=limit)
+
+    async def get_pull(self, caller: Caller, task_id: str) -> PullRequest:
+        async with without_transaction(self._sessions) as session:
+            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
+            found = await TaskRepository(session).find_pull(task_id)
+        if found is None:
+            raise PullNotFound(task_id)
+        return found
+
+    async def list_checks(self, caller: Caller, task_id: str) -> Sequence[ForgeCheck]:
+        """List the checks of the published head at the forge."""
+        async with without_transaction(self._sessions) as session:
+            task = (await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)).row
+            if task.published_sha is None:
+                return []
+            return await TaskHistoryRepository(session).list_checks(
+                task.repository_id, task.published_sha
+            )
 
     async def list_saves(
         self, caller: Caller, task_id: str, *, after: int, limit: int

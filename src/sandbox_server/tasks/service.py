@@ -6,17 +6,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import (
-    ForgeCheck,
-    PullRequest,
     Repository,
     Task,
-    TaskAttempt,
     TaskMessage,
-    TaskRun,
 )
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import InvalidStage, PullNotFound, TaskExists
+from sandbox_server.domain.errors import InvalidStage, TaskExists
 from sandbox_server.domain.events import SERVER, Cause
 from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.requests import Idempotency
@@ -30,7 +26,6 @@ from sandbox_server.domain.tasks.stages import (
 )
 from sandbox_server.jobs.kinds import TASK
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.source import Page, Source
 from sandbox_server.repositories.service import Repositories
 from sandbox_server.tasks.creation import TaskRequest, add_task, new_task
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
@@ -197,48 +192,6 @@ class Tasks:
                 raise InvalidStage(row.stage, "archiving; cancel it first")
             row.archived_at = row.archived_at or await TaskRepository(session).clock()
         return await self.get(caller, task_id)
-
-    async def list_runs(
-        self, caller: Caller, task_id: str, *, after: int, limit: int
-    ) -> Sequence[TaskRun]:
-        async with without_transaction(self._sessions) as session:
-            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
-            return await TaskHistoryRepository(session).list_runs(task_id, after=after, limit=limit)
-
-    async def list_attempts(self, caller: Caller, task_id: str) -> Sequence[TaskAttempt]:
-        async with without_transaction(self._sessions) as session:
-            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
-            return await TaskRepository(session).list_attempts(task_id)
-
-    async def list_messages(
-        self, caller: Caller, task_id: str, *, after: str, limit: int
-    ) -> Sequence[TaskMessage]:
-        async with without_transaction(self._sessions) as session:
-            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
-            return await TaskHistoryRepository(session).list_messages(
-                task_id, after=after, limit=limit
-            )
-
-    async def read_log(self, source: Source, *, after: int, limit: int) -> Page:
-        return await source.read(self._sessions, after=after, limit=limit)
-
-    async def get_pull(self, caller: Caller, task_id: str) -> PullRequest:
-        async with without_transaction(self._sessions) as session:
-            await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)
-            found = await TaskRepository(session).find_pull(task_id)
-        if found is None:
-            raise PullNotFound(task_id)
-        return found
-
-    async def list_checks(self, caller: Caller, task_id: str) -> Sequence[ForgeCheck]:
-        """List the checks of the published head at the forge."""
-        async with without_transaction(self._sessions) as session:
-            task = (await TaskRepository(session).get(task_id, tenant_id=caller.tenant_id)).row
-            if task.published_sha is None:
-                return []
-            return await TaskHistoryRepository(session).list_checks(
-                task.repository_id, task.published_sha
-            )
 
     async def _find_repository(self, caller: Caller, named: str) -> Repository:
         if is_id(named):
