@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from time import monotonic
+from typing import NamedTuple
 
 from sandbox_server.db.models import Repository
 from sandbox_server.domain.errors import (
@@ -19,7 +20,13 @@ from sandbox_server.git.lfs.inside import LargeFilesInside
 from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.git.mirrors import Mirror, Mirrors
 from sandbox_server.git.objects import GitObjects
-from sandbox_server.git.packs import PreparedPacks, PreparedUpdate, prepare_packs, prepare_update
+from sandbox_server.git.packs import (
+    PreparedPacks,
+    PreparedUpdate,
+    is_large,
+    prepare_packs,
+    prepare_update,
+)
 from sandbox_server.git.remotes import full_ref
 from sandbox_server.git.rewriting import Identity
 from sandbox_server.git.scanning import list_pointers
@@ -35,7 +42,6 @@ _FINISH_LIMIT = timedelta(minutes=10)
 _MAX_AGE = timedelta(seconds=30)
 _LAST_WORDS = 2000
 _NOT_EMPTY, _NO_GIT, _ANOTHER_CHECKOUT, _UNKNOWN_COMMAND = 90, 91, 92, 127
-_REMOTE = "refs/remotes/origin/"
 _STAGE = ".git-checkout"  # becomes .git
 
 
@@ -154,25 +160,35 @@ class Checkouts:
 
     async def _place(self, sandbox: "_Sandbox", mirror: Mirror, base: str) -> tuple[Rung, str]:
         prepared = sandbox.prepared_sha
-        if prepared is not None and await _update(sandbox, mirror, prepared, base):
-            return Rung.SNAPSHOT, base
+        if prepared is not None:
+            expected = _Found(prepared, "", is_large(mirror, limit=self._full_history))
+            if await _update(sandbox, mirror, expected, base):
+                return Rung.SNAPSHOT, base
         found = await sandbox.begin()
         if found is None:
             packs = await prepare_packs(mirror, base, limit=self._full_history)
             await sandbox.send(packs)
             await sandbox.finish(base, packs)
             return (Rung.SHALLOW if packs.is_shallow else Rung.PACKS), base
-        known, branch = found
-        if branch == sandbox.request.branch:
-            return Rung.PRESENT, known
-        if not await _update(sandbox, mirror, known, base):
+        if found.branch == sandbox.request.branch:
+            return Rung.PRESENT, found.base
+        if not await _update(sandbox, mirror, found, base):
             raise CheckoutFailed(sandbox.request.directory, "it was changed meanwhile")
         return Rung.SNAPSHOT, base
 
 
-async def _update(sandbox: "_Sandbox", mirror: Mirror, known: str, base: str) -> bool:
-    """Update a checkout of the commit `known`; returns False if the sandbox has another one."""
-    return await sandbox.update(known, base, await prepare_update(mirror, known, base))
+class _Found(NamedTuple):
+    """A checkout in a sandbox."""
+
+    base: str
+    branch: str
+    is_shallow: bool
+
+
+async def _update(sandbox: "_Sandbox", mirror: Mirror, found: _Found, base: str) -> bool:
+    """Update a checkout; returns False if the sandbox has another one."""
+    update = await prepare_update(mirror, found.base, base, is_shallow=found.is_shallow)
+    return await sandbox.update(found.base, base, update)
 
 
 class _Sandbox:
@@ -194,18 +210,18 @@ class _Sandbox:
     def _transfers(self) -> Transfers:
         return self._used.backend.transfers(self._used.access, user=self.request.user)
 
-    async def begin(self) -> tuple[str, str] | None:
-        """Make room for a checkout; returns base and branch of the one that is there."""
+    async def begin(self) -> _Found | None:
+        """Make room for a checkout; returns the one that is there."""
         said = await self._run(BEGIN, _BEGIN_LIMIT)
         for line in said.output.decode(errors="replace").splitlines():
             words = line.split()
-            if len(words) == 4 and words[0] == "ready":  # noqa: PLR2004
-                _, repository, base, branch = words
+            if len(words) == 5 and words[0] == "ready":  # noqa: PLR2004
+                _, repository, base, branch, history = words
                 if repository != self.request.repository.id:
                     raise CheckoutRefused(
                         self.request.directory, "another repository is checked out there"
                     )
-                return base, branch
+                return _Found(base, branch, is_shallow=history == "shallow")
         return None
 
     async def send(self, packs: PreparedPacks) -> None:
@@ -214,7 +230,7 @@ class _Sandbox:
         for pack in packs.packs:
             for path in (pack, pack.with_suffix(".idx")):
                 await upload_file(self._transfers, path, f"{below}/{path.name}")
-        await upload_bytes(self._transfers, _packed_refs(packs.refs), f"{self._stage}/packed-refs")
+        await upload_bytes(self._transfers, packs.packed_refs, f"{self._stage}/packed-refs")
 
     async def finish(self, base: str, packs: PreparedPacks) -> None:
         await self._run(
@@ -228,7 +244,9 @@ class _Sandbox:
             await upload_file(self._transfers, path, f"{below}/{path.name}")
         # All files need no look if the snapshot is ours, unless some may not be ignored any more.
         is_plain = known == self.prepared_sha and not update.changes_ignored
-        extra = {"KNOWN": known, "BASE": base, "PLAIN": "1" if is_plain else ""}
+        flags = {"SHALLOW": update.is_shallow, "PLAIN": is_plain}
+        extra = {name: "1" if flag else "" for name, flag in flags.items()}
+        extra |= {"KNOWN": known, "BASE": base}
         said = await self._run(UPDATE, _FINISH_LIMIT, extra, accept=_ANOTHER_CHECKOUT)
         return said.exit_code == 0
 
@@ -267,12 +285,6 @@ async def _find_base(mirror: Mirror, request: CheckoutRequest) -> str:
     if not await mirror.has(request.base_sha):
         raise CommitNotFound(request.base_sha)
     return request.base_sha
-
-
-def _packed_refs(refs: Mapping[str, str]) -> bytes:
-    """Turn the mirror's branches into those of `origin`, as a fetch would."""
-    named = ((ref.replace("refs/heads/", _REMOTE, 1), sha) for ref, sha in refs.items())
-    return "".join(f"{sha} {ref}\n" for ref, sha in sorted(named)).encode()
 
 
 def _failure(directory: str, said: Finished) -> CheckoutFailed | CheckoutRefused:

@@ -130,6 +130,21 @@ async def test_a_sandbox_of_a_prepared_snapshot_looks_at_changed_files_only(
     assert (again.rung, again.base_sha) == (Rung.PRESENT, new)
 
 
+async def test_a_shallow_checkout_is_updated_by_one_commit(
+    mirrors, used, request_of, shell, seeded, forge, repository
+):
+    large = Checkouts(mirrors, full_history=0)
+    await large.check_out(used, request_of())
+    seeded.commit("feat: go on", c__txt="c\n")
+    new = seeded.commit("fix: restore a file", README__md="# Widgets\n")
+    seeded.push(forge.path(NAME))
+    done = await large.check_out(used, request_of(branch="task-2"), max_age=NOW)
+    assert (done.rung, done.base_sha) == (Rung.SNAPSHOT, new)
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-2"
+    assert await shell(f"{IN} git log --format=%s") == "fix: restore a file"
+    assert await shell(f"{IN} git fsck 2>&1") == ""
+
+
 async def test_a_directory_with_files_is_left_alone(checkouts, used, request_of, shell):
     await shell(f"mkdir {DIRECTORY} && echo mine >{DIRECTORY}/mine.txt")
     with pytest.raises(CheckoutRefused, match="not empty"):

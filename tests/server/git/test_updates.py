@@ -29,18 +29,35 @@ class PreparedCheckout:
     def git(self, *args: str) -> str:
         return git(self.path, *args)
 
+    def forget_history(self) -> None:
+        """Keep the one commit, as in the checkout of a large repository."""
+        (self.path / ".git" / "shallow").write_text(f"{self._known}\n")
+        self.git("update-ref", "-d", "refs/remotes/origin/main")
+        self.git("update-ref", "-d", "refs/remotes/origin/HEAD")
+        self.git("reflog", "expire", "--expire=all", "--all")
+        self.git("repack", "-q", "-a", "-d")
+        self.git("prune", "--expire=now")
+
     def seal(self) -> None:
         assert self._run(SEAL) == 0
 
-    async def update(self, wanted: str, *, is_plain: bool = True, known: str | None = None) -> int:
+    async def update(
+        self,
+        wanted: str,
+        *,
+        is_plain: bool = True,
+        is_shallow: bool = False,
+        known: str | None = None,
+    ) -> int:
         git(self._mirror.path, "fetch", "--quiet", str(self._author.path), "+main:main")
-        update = await prepare_update(self._mirror, self._known, wanted)
+        update = await prepare_update(self._mirror, self._known, wanted, is_shallow=is_shallow)
         for file in update.files:
             (self.path / ".git/objects/pack" / file.name).write_bytes(file.read_bytes())
         return self._run(
             UPDATE,
             KNOWN=known or self._known,
             BASE=wanted,
+            SHALLOW="1" if is_shallow else "",
             PLAIN="1" if is_plain and not update.changes_ignored else "",
         )
 
@@ -129,11 +146,12 @@ def _change_everything(tree: WorkTree) -> str:
 @pytest.fixture
 def prepared_of(author, tmp_path):
     """Make checkouts of the author's first commit, in which a setup has left files."""
-    known = author.git("rev-parse", "main")
+    first = author.git("rev-parse", "main")
     mirror = Mirror(tmp_path / "mirror.git")
     git(tmp_path, "clone", "--quiet", "--mirror", str(author.path), str(mirror.path))
 
-    def make(name: str) -> PreparedCheckout:
+    def make(name: str, known: str = first) -> PreparedCheckout:
+        git(mirror.path, "fetch", "--quiet", str(author.path), "+main:main")
         made = PreparedCheckout(tmp_path / name, author, mirror, known)
         for left in ("built.txt", "cache.o", "becomes-file/a/cache.o"):
             (made.path / left).write_text("built\n")
@@ -203,3 +221,26 @@ async def test_update__an_interrupted_update_is_made_again_from_all_files(author
     assert await prepared.update(wanted) == 0
     assert prepared.git("status", "--porcelain", "--branch") == "## task-1"
     assert prepared.git("branch", "--format=%(refname:short)") == "task-1"
+
+
+async def test_update__a_checkout_without_history_has_all_files_of_its_new_commit(
+    author, prepared_of
+):
+    """A merged branch began before the commit of the snapshot, whose sandbox has no older objects."""
+    author.git("branch", "topic")
+    author.write("keep.txt", "changed on main\n")
+    known = author.commit("feat: change a file")
+    author.git("checkout", "--quiet", "topic")
+    author.commit("feat: work on a topic", topic__txt="topic\n")
+    author.git("checkout", "--quiet", "main")
+    author.git("merge", "--quiet", "--no-ff", "-m", "Merge the topic", "topic")
+    author.git("checkout", "topic", "--", "keep.txt")
+    wanted = author.commit("fix: restore the file")
+    prepared = prepared_of("prepared", known)
+    prepared.forget_history()
+    assert await prepared.update(wanted, is_shallow=True) == 0
+    assert not prepared.looked_at_all_files
+    assert prepared.git("status", "--porcelain", "--branch") == "## task-1"
+    assert prepared.git("fsck", "--connectivity-only", "--no-dangling") == ""
+    assert prepared.git("log", "--format=%H") == wanted
+    assert (prepared.path / "keep.txt").read_text() == "keep\n" * 20

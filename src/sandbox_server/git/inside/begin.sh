@@ -1,7 +1,9 @@
 set -eu
 command -v git >/dev/null || exit 91
 if [ -s "$TARGET/.git/sandbox-ready" ]; then
-    echo "ready $(head -n 1 "$TARGET/.git/sandbox-ready")"
+    history=full
+    [ ! -s "$TARGET/.git/shallow" ] || history=shallow
+    echo "ready $(head -n 1 "$TARGET/.git/sandbox-ready") $history"
     exit 0
 fi
 mkdir -p -- "$TARGET"

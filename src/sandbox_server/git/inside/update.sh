@@ -3,6 +3,10 @@ set -eu
 cd "$TARGET" 2>/dev/null || exit 92
 read -r repository known old <.git/sandbox-ready || exit 92
 [ "$repository $known" = "$REPOSITORY $KNOWN" ] && [ "$old" != "$BRANCH" ] || exit 92
+shallow=
+[ ! -s .git/shallow ] || shallow=1
+[ "$shallow" = "$SHALLOW" ] || exit 92
+[ -z "$shallow" ] || printf '%s\n' "$BASE" >>.git/shallow
 for lock in .git/index.lock .git/HEAD.lock; do
     [ ! -e "$lock" ] || rm -f "$lock"
 done
