@@ -90,6 +90,7 @@ def _facts(task: TaskRead, pull: TaskPullRead | None) -> Iterator[tuple[str, str
         ("requested by", task.requester),
         ("agent", task.agent or task.command),
         ("model", task.model),
+        ("attempts", _attempts(task)),
         ("base", _at(task.base, task.base_sha)),
         ("branch", _at(task.branch, task.head_sha)),
         ("published", task.published_sha),
@@ -100,6 +101,13 @@ def _facts(task: TaskRead, pull: TaskPullRead | None) -> Iterator[tuple[str, str
         if fact:
             yield label, fact
     yield from _limits(task)
+
+
+def _attempts(task: TaskRead) -> str:
+    if not task.attempts:
+        return ""
+    chosen = task.chosen_attempt
+    return f"{task.attempts}, " + ("none chosen yet" if chosen is None else f"{chosen} was chosen")
 
 
 def _waits(task: TaskRead) -> Iterator[tuple[str, str]]:

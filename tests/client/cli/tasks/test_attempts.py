@@ -14,6 +14,7 @@ def test_attempts__are_listed_with_what_came_of_each(sbx, repository):
     shown = sbx("task", "attempts", task["id"]).stdout.splitlines()
     assert "chosen" in shown[1]
     assert "attempt 1 changes less" in shown[2]
+    assert "attempts      2, 1 was chosen" in sbx("task", "show", task["id"]).stdout
     found = json.loads(sbx("--json", "task", "attempts", task["id"]).stdout)
     assert [attempt["state"] for attempt in found] == ["chosen", "not-chosen"]
 
