@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 
 import pytest
 from sqlalchemy import delete, func, select
@@ -14,10 +15,23 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.sealed import seal_secret, seal_webhook_secret
 from sandbox_server.forges.webhook_bodies import LARGEST_BODY
 from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
+from tests.server.forges.support.github_emulator import PROGRAMS
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of, find_or_make
 
 SECRET = "a secret of the test"
+EXAMPLES = PROGRAMS / "@octokit" / "webhooks-examples" / "api.github.com"
+_PAGES = {
+    "issues": "issue",
+    "issue_comment": "issue",
+    "pull_request": "pull_request",
+    "pull_request_review": "pull_request",
+    "pull_request_review_comment": "pull_request",
+}
+"""Events about something that has a page, and which that is."""
+_WITH_TWO_NUMBERS = "hellomouse/GNS"  # the number in this example is not that of its page
+_OF_COMMITS = {"check_run", "check_suite", "workflow_run", "workflow_job", "status", "push"}
+
 ISSUE = {
     "action": "labeled",
     "issue": {"number": 7},
@@ -81,6 +95,29 @@ async def count_jobs(sessions):
     async with sessions() as session:
         query = select(func.count()).where(Job.kind == WEBHOOK_DELIVERY)
         return await session.scalar(query)
+
+
+@pytest.mark.skipif(not EXAMPLES.exists(), reason="run scripts/test-programs")
+async def test_every_example_of_an_event_that_is_read_is_accepted_and_read(
+    outside, sessions, forge_id
+):
+    """The pages that the examples link to tell what they are about."""
+    index = json.loads((EXAMPLES / "index.json").read_text())
+    examples = [(event["name"], each) for event in index for each in event["examples"]]
+    read = [(event, each) for event, each in examples if event in {*_PAGES, *_OF_COMMITS}]
+    for number, (event, document) in enumerate(read):
+        delivery = signed(document, event=event, delivery=f"d-{number}")
+        answer = await outside.post(f"/v1/webhooks/{forge_id}", **delivery)
+        assert answer.status_code == 202, (event, answer.text)
+    assert len(read) == 118
+    for (event, document), row in zip(read, await stored(sessions), strict=True):
+        assert row.actor == document["sender"]["login"]
+        assert row.action == document.get("action", event)
+        if event in _OF_COMMITS:
+            assert re.fullmatch("[0-9a-f]{40}|refs/(heads|tags)/.+", row.subject), event
+        elif _WITH_TWO_NUMBERS not in document[_PAGES[event]]["html_url"]:
+            page = document[_PAGES[event]]["html_url"]
+            assert page.endswith((f"/issues/{row.subject}", f"/pull/{row.subject}")), page
 
 
 async def test_a_signed_delivery_is_stored_with_its_job(outside, sessions, forge_id):
