@@ -1,28 +1,33 @@
-"""Crashes of the worker of tasks: its handler is cancelled right after one of its commits."""
+"""Crashes of the worker of tasks: its handler ends right before or after one of its commits."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from sandbox_server import structured_logging
 
+MOST = 45
+"""A task has 33 to 41 commits from its creation to its pull request, those of its commands and its sandbox included."""
+
 _LONGEST_STEP = 5
+When = Literal["before_commit", "after_commit"]
 
 
 @dataclass
 class Crashes:
-    """The first task crashes after its first commit, the second after its second, and so on."""
+    """The first task crashes at its first commit, the second at its second, and so on, and each of them again and again."""
 
-    most: int
+    tasks: int
+    when: When = "after_commit"
     commits: Counter[str] = field(default_factory=Counter)
-    crashed: dict[str, int] = field(default_factory=dict)
-    """Tasks by id, with the commit after which they crashed."""
+    crashed: set[int] = field(default_factory=set)
+    """Numbers of the commits at which a task crashed."""
     _order: list[str] = field(default_factory=list)
 
     def on_commit(self, _session: Any) -> None:
@@ -32,10 +37,10 @@ class Crashes:
         if task_id not in self._order:
             self._order.append(task_id)
         self.commits[task_id] += 1
-        number = self._order.index(task_id) + 1
-        if self.commits[task_id] == number <= self.most:
-            self.crashed[task_id] = number
-            _crash()
+        count = self.commits[task_id]
+        if count <= MOST and (count - 1) % self.tasks == self._order.index(task_id):
+            self.crashed.add(count)
+            _crash(self.when)
 
 
 @dataclass
@@ -53,24 +58,26 @@ class RepeatedCrashes:
         # Some steps commit several times; one that crashes at its first commit each time does not end.
         if self._since > self.count % _LONGEST_STEP:
             self.count, self._since = self.count + 1, 0
-            _crash()
+            _crash("after_commit")
 
 
-def _crash() -> None:
+def _crash(when: When) -> None:
+    if when == "before_commit":
+        raise asyncio.CancelledError  # nothing of the transaction is kept
     current = asyncio.current_task()
     assert current is not None
     current.cancel()
 
 
 @contextmanager
-def crashing(*, most: int) -> Iterator[Crashes]:
-    with _called_after_commits(Crashes(most)) as crashes:
+def crashing(*, tasks: int, when: When = "after_commit") -> Iterator[Crashes]:
+    with _called_at_commits(Crashes(tasks, when), when) as crashes:
         yield crashes
 
 
 @contextmanager
 def crashing_again(*, most: int) -> Iterator[RepeatedCrashes]:
-    with _called_after_commits(RepeatedCrashes(most)) as crashes:
+    with _called_at_commits(RepeatedCrashes(most), "after_commit") as crashes:
         yield crashes
 
 
@@ -78,9 +85,9 @@ _AnyCrashes = TypeVar("_AnyCrashes", Crashes, RepeatedCrashes)
 
 
 @contextmanager
-def _called_after_commits(crashes: _AnyCrashes) -> Iterator[_AnyCrashes]:
-    event.listen(Session, "after_commit", crashes.on_commit)
+def _called_at_commits(crashes: _AnyCrashes, when: When) -> Iterator[_AnyCrashes]:
+    event.listen(Session, when, crashes.on_commit)
     try:
         yield crashes
     finally:
-        event.remove(Session, "after_commit", crashes.on_commit)
+        event.remove(Session, when, crashes.on_commit)
