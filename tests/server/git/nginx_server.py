@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,10 +91,11 @@ def running_nginx(directory: Path, state: Path) -> Iterator[NginxGitServer]:
     (state / "nginx.conf").write_text(configured)
     (state / "passwords").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
     wrapper = [_FCGIWRAP, "-c", "4", "-s", f"unix:{state / 'fcgiwrap.socket'}"]
-    with subprocess.Popen(wrapper, env={**os.environ, "LD_LIBRARY_PATH": _LIBRARIES}) as fcgiwrap:
+    environment = {**os.environ, "LD_LIBRARY_PATH": _LIBRARIES}
+    with subprocess.Popen(wrapper, env=environment, start_new_session=True) as fcgiwrap:
         server.start()
         try:
             yield server
         finally:
             server.stop()
-            fcgiwrap.terminate()
+            os.killpg(fcgiwrap.pid, signal.SIGTERM)  # its workers do not end with it
