@@ -30,11 +30,3 @@ async def test_overlaps__tasks_in_review_are_told_which_of_them_conflict(tasks):
 async def test_overlaps__an_unknown_repository_is_not_found(tasks):
     answer = await tasks.api.get("/v1/tasks/overlaps", params={"repository": "acme/nothing"})
     assert (answer.status_code, answer.json()["code"]) == (404, "repository-not-found")
-
-
-async def test_several_attempts_are_refused(tasks):
-    await tasks.add_repository()
-    body = {"repository": "acme/widgets", "instructions": "Do it.", "attempts": 3}
-    answer = await tasks.api.post("/v1/tasks", json=body)
-    assert answer.status_code == 422
-    assert "attempts" in answer.text
