@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from sandbox_server.domain.errors import CommitNotFound, GitTimedOut, RemoteRefused
-from sandbox_server.domain.errors.storable_text import storable
+from sandbox_server.domain.errors.storable_text import both_ends, storable
 from sandbox_server.domain.tasks.forges import GitCredential
 from sandbox_server.git.bundles import is_ref
 from sandbox_server.git.objects import GitObjects, sha_of
@@ -128,7 +128,9 @@ def _rejection(status: str, stderr: str) -> PushOutcome:
         line.removeprefix("remote:").strip() for line in stderr.splitlines() if "remote:" in line
     ]
     words = " ".join([reason, *filter(None, told)])
-    return PushOutcome(result=PushResult.REJECTED, reason=storable(words)[:_LONGEST_REASON])
+    return PushOutcome(
+        result=PushResult.REJECTED, reason=both_ends(storable(words), _LONGEST_REASON)
+    )
 
 
 def _without_answer(said: GitOutput) -> PushOutcome:

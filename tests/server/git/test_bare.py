@@ -171,6 +171,18 @@ async def test_a_push_that_the_remote_rejects_has_its_reason(bare, worked, forge
     assert "the branch is protected" in outcome.reason
 
 
+async def test_a_push_that_a_talkative_remote_rejects_has_the_end_of_its_words(bare, worked, forge):
+    hook = forge.path(NAME) / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    said = "GH013: rules were violated; for i in $(seq 50); do echo a warning of a library; done; echo the branch is protected; exit 1"
+    hook.write_text(f"#!/bin/sh\nexec >&2\necho {said}\n")
+    hook.chmod(0o755)
+    outcome = await bare.push(forge.credential(NAME), "task-1", worked[1], None)
+    assert "GH013: rules were violated" in outcome.reason
+    assert outcome.reason.endswith("the branch is protected")
+    assert len(outcome.reason) <= 1000
+
+
 async def test_a_push_to_a_remote_that_does_not_answer_is_unreachable(bare, worked, forge):
     forge.answer = 502
     outcome = await bare.push(forge.credential(NAME), "task-1", worked[1], None)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sandbox_server.domain.errors.storable_text import both_ends
 from sandbox_server.git.endpoint.push_request import PushRequest
 from sandbox_server.git.pkt_line import FLUSH, pkt_line
 
@@ -64,4 +65,4 @@ def _in_band(report: bytes) -> bytes:
 
 
 def _line(text: str) -> bytes:
-    return _CONTROL.sub(" ", text)[:_LONGEST_REASON].strip().encode()
+    return both_ends(_CONTROL.sub(" ", text), _LONGEST_REASON).strip().encode()
