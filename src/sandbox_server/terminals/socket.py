@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
+from starlette.websockets import WebSocketDisconnected
 
 from sandbox_client.models import ERROR_CODES, READ_CONTROL, TerminalResize
 from sandbox_server.access.authenticator import Authenticator
@@ -30,6 +31,9 @@ from sandbox_server.terminals.view import Frame
 
 SEND_TIMEOUT = timedelta(seconds=15)
 RECHECK_EVERY = timedelta(seconds=2)
+
+_LOST = 1006
+"""The close code of a connection that was lost, by RFC 6455."""
 
 
 @dataclass(frozen=True)
@@ -179,10 +183,7 @@ class TerminalSocket:
     async def _send(self, frame: Frame) -> None:
         try:
             async with asyncio.timeout(SEND_TIMEOUT.total_seconds()):
-                if isinstance(frame, bytes):
-                    await self._socket.send_bytes(frame)
-                else:
-                    await self._socket.send_json(frame)
+                await send_frame(self._socket, frame)
         except TimeoutError:
             raise _Closed(STALLED) from None
 
@@ -190,3 +191,11 @@ class TerminalSocket:
         with suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
             async with asyncio.timeout(SEND_TIMEOUT.total_seconds() / 4):
                 await self._socket.close(close.code, close.reason)
+
+
+async def send_frame(socket: WebSocket, frame: Frame) -> None:
+    """Send output or an event; raises `WebSocketDisconnect` if the viewer is gone."""
+    try:
+        await (socket.send_bytes(frame) if isinstance(frame, bytes) else socket.send_json(frame))
+    except WebSocketDisconnected:  # another sender has found out
+        raise WebSocketDisconnect(_LOST) from None
