@@ -86,7 +86,7 @@ async def _saves(bench: "_Bench") -> AsyncIterator[Figure]:
         took.append(elapsed)
         saves.append(taken)
     last = saves[-1]
-    yield Figure("save of 5 files of 20,400", median(took), "ms", target=1000)
+    yield Figure("save of 5 files of 20,400", median(took), "ms", target=500)
     idle = [
         (await timed(work.take(used, _DIRECTORY, done.base_sha, last.mark)))[0] for _ in range(5)
     ]

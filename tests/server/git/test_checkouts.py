@@ -68,6 +68,21 @@ async def test_a_checkout_can_start_from_an_older_commit(
         await checkouts.check_out(used, request_of(base_sha="0" * 40))
 
 
+async def test_the_index_of_many_files_is_younger_than_all_of_them(
+    checkouts, used, request_of, shell, seeded, forge
+):
+    # Git compares the contents of files of the second in which it wrote the index, at each look.
+    seeded.commit(
+        "feat: many", **{f"many___file_{number:05}__txt": "x\n" for number in range(7000)}
+    )
+    seeded.push(forge.path(NAME))
+    await checkouts.check_out(used, request_of(), max_age=NOW)
+    newest = "find . -path ./.git -prune -o -type f -printf '%T@\\n' | sort -n | tail -n 1"
+    index, file = (await shell(f"{IN} stat -c %Y .git/index && {newest}")).split()
+    assert int(index) > int(float(file))
+    assert await shell(f"{IN} git status --porcelain") == ""
+
+
 async def test_a_second_checkout_of_the_same_branch_touches_nothing(
     checked_out, checkouts, used, request_of, shell
 ):
