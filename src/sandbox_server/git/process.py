@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -192,11 +191,13 @@ async def _read(process: Process, most: int) -> tuple[bytes, bool]:
 
 
 async def _read_end(process: Process) -> str:
+    """Read all of stderr, and keep its last bytes however small the pieces are in which it arrives."""
     assert process.stderr is not None
-    parts: deque[bytes] = deque(maxlen=2)
+    kept = bytearray()
     while part := await process.stderr.read(_LAST_WORDS):
-        parts.append(part)
-    return b"".join(parts)[-_LAST_WORDS:].decode(errors="replace")
+        kept += part
+        del kept[:-_LAST_WORDS]
+    return kept.decode(errors="replace")
 
 
 async def _feed(process: Process, content: bytes) -> None:

@@ -233,13 +233,14 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
     if settings.budget_usd is not None:
         values["budget_usd"] = row.spent_usd + settings.budget_usd
     values["deadline_at"] = await TaskRepository(session).clock() + settings.deadline
-    await TaskHistoryRepository(session).add_message(
-        row.id,
-        origin=MessageOrigin.SERVER,
-        origin_ref=f"retry/{row.generation}",
-        text="Go on with the task.",
-        data=with_quotes(Quote(about="Before, it stopped here:", text=row.stage_reason or "")),
-    )
+    if stage is not Stage.PUBLISHING:  # the agent has done its part there
+        await TaskHistoryRepository(session).add_message(
+            row.id,
+            origin=MessageOrigin.SERVER,
+            origin_ref=f"retry/{row.generation}",
+            text="Go on with the task.",
+            data=with_quotes(Quote(about="Before, it stopped here:", text=row.stage_reason or "")),
+        )
     await _go_on(
         session, row, stage, reason="Retried by API request.", caller=caller, values=values
     )

@@ -32,6 +32,12 @@ async def test_output_above_the_limit_is_cut_off_where_that_is_wanted():
     assert len(said.stdout) == 10
 
 
+async def test_stderr_that_arrives_in_small_pieces_is_kept():
+    talking = "f() { for i in 1 2 3 4 5; do echo piece $i >&2; sleep 0.05; done; }; f"
+    said = await run_git("-c", f"alias.talk=!{talking}", "talk")
+    assert [line[-1] for line in said.stderr.splitlines()] == ["1", "2", "3", "4", "5"]
+
+
 async def test_git_is_stopped_after_its_time():
     with pytest.raises(GitTimedOut, match="stopped after 1 s"):
         await run_git(

@@ -145,6 +145,9 @@ async def test_bad_input__an_approved_workflow_without_the_permission_names_it(t
     await tasks.put_forge(**forge_world.token)
     await tasks.post(f"/v1/tasks/{task['id']}/retry")
     await tasks.until(task["id"], "in-review", after=refused)
+    assert [run["number"] for run in await tasks.items(task["id"], "runs")] == [1]
+    messages = await tasks.items(task["id"], "messages")
+    assert len(messages) == 1, "the agent is told of a retry in which it has nothing to do"
 
 
 @pytest.mark.parametrize("fault", [SECONDARY_LIMIT, FAILED], ids=["secondary-limit", "500"])
