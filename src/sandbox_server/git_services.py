@@ -39,7 +39,7 @@ from sandbox_server.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class GitServices:
-    """What uses git, and the handlers of its jobs."""
+    """Services that use git, and the handlers of their jobs."""
 
     mirrors: Mirrors
     scratch: TaskRepositories

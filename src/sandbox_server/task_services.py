@@ -69,7 +69,7 @@ from sandbox_server.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class TaskParts:
-    """What tasks are built on."""
+    """Services that tasks depend on."""
 
     sessions: Sessions
     controller: SandboxController
@@ -84,7 +84,7 @@ class TaskParts:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskServices:
-    """What callers may ask of tasks, and the handlers of their jobs."""
+    """Use cases of tasks, and the handlers of their jobs."""
 
     tasks: Tasks
     history: TaskHistory
@@ -193,7 +193,7 @@ def build_task_services(parts: TaskParts) -> TaskServices:
 
 @dataclass(frozen=True, kw_only=True)
 class _AgentParts:
-    """What runs of agents need, in tasks and in attempts."""
+    """Services for runs of agents, in tasks and in attempts."""
 
     checkout: TaskCheckout
     requests: AgentRequests

@@ -1,4 +1,4 @@
-"""What waiting for things takes here; its twin of the same names is the other variant's, and neither is made of the other."""
+"""Waiting and locking in this variant; the other variant has a module of the same names, and neither is generated from the other."""
 
 import threading
 import time

@@ -158,7 +158,7 @@ class LoginRead(ResponseModel):
 
 
 class TicketScope(StrEnum):
-    """What a ticket permits; `sandboxes` includes typing into terminals."""
+    """The rights of a ticket; `sandboxes` includes typing into terminals."""
 
     READ = "read"
     SANDBOXES = "sandboxes"

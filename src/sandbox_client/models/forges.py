@@ -136,7 +136,7 @@ class ForgeLimitRead(ResponseModel):
 
 
 class ForgeCheckRead(ResponseModel):
-    """What a credential is and what it lacks."""
+    """The kind of a credential and its missing permissions."""
 
     is_ready: bool = Field(description="No required permission is missing, as far as was checked.")
     login: str | None

@@ -7,7 +7,7 @@ from sandbox_client.models.wire import ResponseModel
 
 
 class EventActor(ResponseModel):
-    """Who caused the event; for an API key, its id."""
+    """The originator of an event; for an API key, its id."""
 
     kind: str
     id: str | None

@@ -44,7 +44,7 @@ class SandboxTarget(StrEnum):
 
 
 class OnTimeout(StrEnum):
-    """What happens to a sandbox when its timeout expires."""
+    """The action at a sandbox's timeout."""
 
     PAUSE = "pause"
     DELETE = "delete"

@@ -71,7 +71,7 @@ class TaskState(StrEnum):
 
 
 class TaskPullRequest(StrEnum):
-    """What becomes of the work: a draft that is ready once checks have passed, a pull request, a save, or a comment.
+    """The result of a task: a draft that becomes ready once checks have passed, a pull request, a save, or a comment.
 
     The comment is the agent's report, on the pull request of the base branch or on its commit; nothing is pushed.
     """
@@ -196,7 +196,7 @@ class TaskApprove(RequestModel):
 
 
 class TaskWait(ResponseModel):
-    """What a task waits for, and what can be done about it."""
+    """The reason why a task waits, and the actions that continue it."""
 
     kind: str
     text: str

@@ -7,7 +7,7 @@ from sandbox_engine.system.errors import TemplateNotFound
 
 @dataclass(frozen=True)
 class Template:
-    """What a sandbox is created from: a template or snapshot.
+    """The origin of a sandbox: a template or snapshot.
 
     `base` is the snapshot whose files lie below the sandbox's own, if any.
     """

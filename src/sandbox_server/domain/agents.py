@@ -21,7 +21,7 @@ class RunState(StrEnum):
 
 
 class FollowUp(StrEnum):
-    """What happens to a sandbox with `pause_after` after the run."""
+    """The action on a sandbox with `pause_after` after the run."""
 
     TO_BE_PAUSED = "to-be-paused"
     PAUSED = "paused"

@@ -54,7 +54,7 @@ CAUSES: dict[Why, Cause] = {
 
 
 class Actor(BaseModel):
-    """Who did it; keys are named by id."""
+    """The actor of an event; keys are named by id."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -41,7 +41,7 @@ class Entry:
 
 
 class ChangeType(StrEnum):
-    """What happened to a file. None is named `error`: browsers use that name themselves."""
+    """Kinds of file changes. None is named `error`: browsers use that name themselves."""
 
     CREATED = "created"
     WRITTEN = "written"

@@ -14,7 +14,7 @@ class LeasedJob:
     lag: timedelta = field(default=timedelta(), compare=False)
     """Time between the instant at which the job was due and its claim."""
     context: object | None = field(default=None, compare=False, repr=False)
-    """What the process that leased the job already knows about the subject."""
+    """Facts that the process which leased the job already has about the subject."""
 
 
 @dataclass(frozen=True)

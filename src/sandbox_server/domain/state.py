@@ -40,7 +40,7 @@ class Target(StrEnum):
 
 
 class OnTimeout(StrEnum):
-    """What happens to a sandbox when its timeout expires."""
+    """The action at a sandbox's timeout."""
 
     PAUSE = "pause"
     DELETE = "delete"

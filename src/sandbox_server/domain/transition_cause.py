@@ -6,7 +6,7 @@ from sandbox_server.domain.events import SERVER, Actor, Cause
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionCause:
-    """Who set a sandbox's target, and why; stored in the row."""
+    """The actor that set a sandbox's target, and the reason; stored in the row."""
 
     cause: Cause
     actor: Actor = SERVER

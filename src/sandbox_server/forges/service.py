@@ -33,7 +33,7 @@ _DEFAULTS: Mapping[ForgeKind, tuple[str, str]] = {
     ForgeKind.FORGEJO: ("https://codeberg.org/api/v1", "https://codeberg.org"),
 }
 _IDENTITY = ("kind", "auth", "api_url", "git_url", "app_id", "git_username")
-"""What a secret is for: it is never used with other values of these."""
+"""Fields that a secret belongs to: it is never used with other values of these."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ class CommitFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What a merge of two commits would be."""
+    """The result of a trial merge of two commits."""
 
     tree: str | None
     conflicts: Sequence[str]

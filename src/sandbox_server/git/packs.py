@@ -49,7 +49,7 @@ async def prepare_packs(mirror: Mirror, base: str, *, limit: int) -> PreparedPac
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedUpdate:
-    """What a repository with all of one commit lacks of another one."""
+    """The objects of one commit that a repository with all of another commit lacks."""
 
     files: Sequence[Path]
     """A pack, and then its index, by which git finds it; none if nothing is missing."""

@@ -65,7 +65,7 @@ DEFAULT_LIMITS = GitLimits()
 
 @dataclass(frozen=True, kw_only=True)
 class GitOutput:
-    """What git said, and how it ended."""
+    """Output and exit code of git."""
 
     exit_code: int
     stdout: bytes

@@ -35,7 +35,7 @@ class PushResult(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PushOutcome:
-    """What came of a push, with the remote's reason."""
+    """The outcome of a push, with the remote's reason."""
 
     result: PushResult
     reason: str = ""

@@ -60,7 +60,7 @@ class LargeFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What stands out in the commits that are about to be published, intermediate ones included."""
+    """Secrets, protected paths and large files in the commits to be published, intermediate ones included."""
 
     secrets: Sequence[FoundSecret] = ()
     large_files: Sequence[LargeFile] = ()

@@ -69,7 +69,7 @@ class TakenWork:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFacts:
-    """What HEAD of a checkout is; both None: there is no repository any more."""
+    """HEAD of a checkout; both None: the repository no longer exists."""
 
     head_sha: str | None
     branch: str | None
@@ -169,7 +169,7 @@ class SandboxWork:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a script in a sandbox has printed. Root there can print anything."""
+    """Output of a script in a sandbox. Untrusted: root there can print anything."""
 
     lines: Sequence[str]
     exit_code: int

@@ -43,7 +43,7 @@ class Transition:
     target: Target | None = None
     """The new target, if it changes."""
     cause: TransitionCause | None = None
-    """Who did it and why, if not the row's own cause."""
+    """The actor and reason, if not the row's own cause."""
     values: Mapping[str, Any] = field(default_factory=dict)
     only_if: Callable[[Sandbox], bool] = lambda _: True
     """Condition on the row as the preceding transitions of the commit left it."""

@@ -54,7 +54,7 @@ class Difference:
 
 
 class TaskHistory:
-    """What a task's work was, and is: from the server's copy, whether or not its sandbox exists."""
+    """Read the work of a task from the server's copy, whether or not its sandbox exists."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ _LONGEST_ERROR = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOwner:
-    """What a write is done for: a task, or the repository itself."""
+    """The subject of a write: a task, or the repository itself."""
 
     forge_id: str
     repository_id: str

@@ -1,4 +1,4 @@
-"""What playwright raises, as sentences for agents."""
+"""Errors of Playwright as sentences for agents."""
 
 import re
 from collections.abc import Iterator

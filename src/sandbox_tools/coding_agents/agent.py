@@ -10,7 +10,7 @@ EmitMessage = Callable[[Mapping[str, Any]], None]
 
 @dataclass
 class SessionRecord:
-    """What is needed to resume a session after its process or the agent server has ended."""
+    """The data with which a session resumes after its process or the agent server has ended."""
 
     id: str
     agent: str

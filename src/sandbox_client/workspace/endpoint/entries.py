@@ -7,7 +7,7 @@ Kind = Literal["file", "link", "directory"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What is at a path: `content` is a file's hash or a link's target; an unchanged `stamp` means unchanged content."""
+    """The entry at a path: `content` is a file's hash or a link's target; an unchanged `stamp` means unchanged content."""
 
     kind: Kind
     content: str = ""

@@ -1,4 +1,4 @@
-"""What sandboxes may reach, as one nftables table per engine: a pure function.
+"""Egress rules of sandboxes as one nftables table per engine: a pure function.
 
     from a sandbox   prerouting    its own address on its own link, or dropped
                        online      our DNS and git door; nothing denied; anything else

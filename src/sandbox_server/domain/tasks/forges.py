@@ -62,7 +62,7 @@ class RepositoryFacts:
 
 
 class Subject(StrEnum):
-    """What is commented or labelled; only GitLab numbers the two apart."""
+    """The object of a comment or label; only GitLab numbers issues and pull requests separately."""
 
     ISSUE = "issue"
     PULL = "pull"
@@ -228,7 +228,7 @@ class Validated(Generic[T]):
 
 
 class DeliveryKind(StrEnum):
-    """What a webhook delivery reports, in words common to all forges."""
+    """The content of a webhook delivery, in terms common to all forges."""
 
     ISSUE = "issue"
     COMMENT = "comment"
@@ -288,7 +288,7 @@ class Installation:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialFacts:
-    """What a credential is, and what it may do."""
+    """The kind of a credential, and its permissions."""
 
     login: str | None = None
     """As whom the server writes."""

@@ -13,7 +13,7 @@ class CommitStyle(StrEnum):
 
 
 class CiFixMode(StrEnum):
-    """What becomes of the fix of a branch that belongs to no task."""
+    """The way to publish a fix for a branch that belongs to no task."""
 
     PULL_REQUEST = "pull-request"
     COMMENT = "comment"
@@ -22,7 +22,7 @@ class CiFixMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
-    """What starts tasks by webhook."""
+    """Conditions under which webhooks start tasks."""
 
     labels: Sequence[str] = ()
     """An issue that gets one of these labels."""

@@ -56,7 +56,7 @@ class Answer:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     secrets: Sequence[str] = field(default=(), repr=False)
-    """What no message may contain, even if the forge repeats it."""
+    """Secrets to remove from messages, even if the forge repeats them."""
 
     @property
     def is_unchanged(self) -> bool:

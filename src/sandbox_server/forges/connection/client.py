@@ -53,7 +53,7 @@ class Call:
     path: str
     about: str
     account: str = "token"
-    """Whose quota it takes: an installation, or the token."""
+    """The owner of the quota that it uses: an installation, or the token."""
     resource: str = "core"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str | int] = field(default_factory=dict)

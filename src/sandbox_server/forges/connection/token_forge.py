@@ -1,4 +1,4 @@
-"""What forges share that are reached with one credential for everything."""
+"""Base of the forges with one credential for API, git and webhooks."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a credential at GitHub is, and what it lacks."""
+"""The kind of a credential at GitHub, and its missing permissions."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime

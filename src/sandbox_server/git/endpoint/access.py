@@ -23,7 +23,7 @@ from sandbox_server.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class RepositoryGrant:
-    """What a sandbox may do with a repository."""
+    """The rights of a sandbox to a repository."""
 
     sandbox: Sandbox
     repository: Repository

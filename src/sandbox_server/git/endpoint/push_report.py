@@ -23,7 +23,7 @@ _LONGEST_REASON = 400
 
 @dataclass(frozen=True, kw_only=True)
 class RefResult:
-    """What came of one ref; without a reason it was pushed."""
+    """The outcome for one ref; without a reason it was pushed."""
 
     ref: str
     reason: str | None = None

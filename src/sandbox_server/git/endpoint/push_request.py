@@ -1,4 +1,4 @@
-"""What a push asks for: the part of its body before the pack.
+"""The commands of a push: the part of its body before the pack.
 
 request  = *shallow *command flush [*push-option flush] [pack]
 shallow  = "shallow " oid

@@ -1,4 +1,4 @@
-"""What may be pushed: judged by commands and by objects, for every client."""
+"""Rules for pushes, applied to commands and objects of every client."""
 
 from collections.abc import Sequence
 

@@ -30,7 +30,7 @@ _SERVICES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class GitTarget:
-    """What a path of the endpoint names."""
+    """The target of a path of the endpoint."""
 
     address: str
     service: GitService

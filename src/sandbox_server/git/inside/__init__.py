@@ -1,4 +1,4 @@
-"""What the server runs in sandboxes: bash scripts, one file each, as the sandbox's user.
+"""Bash scripts that the server runs in sandboxes, one file each, as the sandbox's user.
 
 A checkout belongs to the agent: its hooks, and programs that watch its files, are switched off here. Other programs that its
 configuration names, such as filters, run as the agent itself does.

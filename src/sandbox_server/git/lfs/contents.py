@@ -5,7 +5,7 @@ from sandbox_server.git.lfs.protocol import LfsObject
 
 
 class WrongContent(Exception):
-    """What was sent is not the content of this name."""
+    """The content sent does not match its SHA-256 name."""
 
 
 async def verified(parts: AsyncIterator[bytes], wanted: LfsObject) -> AsyncGenerator[bytes, None]:

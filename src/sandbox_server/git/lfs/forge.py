@@ -17,7 +17,7 @@ OpenContent = Callable[[str], Awaitable[AsyncIterator[bytes] | None]]
 
 
 class ForgeLargeFiles:
-    """What forges have of large files."""
+    """Large files at forges, over their LFS API."""
 
     def __init__(self, server: LfsServer, credentials: Mint) -> None:
         self._server = server

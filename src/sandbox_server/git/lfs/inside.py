@@ -78,9 +78,9 @@ class Kept:
 @dataclass(frozen=True, kw_only=True)
 class TakenFiles:
     kept: Sequence[LfsObject]
-    """What commits point to, and this or an earlier save has."""
+    """Large files that commits point to and that this or an earlier save has."""
     contents: Mapping[str, bytes]
-    """What this save has, by ids."""
+    """Large files in this save, by id."""
 
 
 FindKept = Callable[[Sequence[LfsObject]], Awaitable[Kept]]

@@ -31,7 +31,7 @@ class LfsObject(BaseModel):
 
 
 class BatchRequest(BaseModel):
-    """What a client asks."""
+    """A client's batch request."""
 
     operation: Operation
     objects: Annotated[list[LfsObject], Field(min_length=1, max_length=MAX_BATCH)]
@@ -54,7 +54,7 @@ class ObjectFailure(BaseModel):
 
 
 class ObjectAnswer(BaseModel):
-    """What a forge says about one object. To an upload without actions: it has it."""
+    """The forge's answer for one object. An upload without actions means that the forge has it."""
 
     oid: Oid
     size: int = 0

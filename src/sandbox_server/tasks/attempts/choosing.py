@@ -25,7 +25,7 @@ from sandbox_server.tasks.transitions import TaskChanged, TaskMove, apply_move, 
 _LOOK_EVERY = timedelta(minutes=5)
 _POLL = timedelta(seconds=1)
 _CHOSEN = ("sandbox_id", "agent", "agent_command", "model", "head_sha", "report", "session_id")
-"""What the task takes over of the attempt that is chosen."""
+"""Columns that the task copies from the chosen attempt."""
 
 
 class AttemptChoice:

@@ -9,7 +9,7 @@ from sandbox_server.tasks.stages.work import WaitKind
 _Rank = tuple[bool, int, int, int, float, int]
 
 _WAITS = (None, WaitKind.QUESTION, WaitKind.RUN_FAILED, WaitKind.BUDGET, WaitKind.SAVE)
-"""What attempts wait for, the nearest to a result first: an answer may be all that is missing."""
+"""Reasons why attempts wait, the nearest to a result first: an answer may be all that is missing."""
 
 _CHECKS = {
     RunOutcome.SUCCEEDED: 0,

@@ -1,4 +1,4 @@
-"""What the checks of a commit mean together."""
+"""Combine the checks of a commit into one verdict."""
 
 import hashlib
 from collections.abc import Collection, Sequence

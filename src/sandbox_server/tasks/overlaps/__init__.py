@@ -1,1 +1,1 @@
-"""What open tasks of a repository have in common, told while they work."""
+"""Detect conflicts between open tasks of a repository, and tell their agents while they work."""

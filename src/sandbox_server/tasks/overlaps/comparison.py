@@ -12,7 +12,7 @@ Changes = frozenset[tuple[str, str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What two tasks have in common: files that conflict, or all of their changes."""
+    """The overlap of two tasks: files that conflict, or all of their changes."""
 
     files: Sequence[str]
     is_identical: bool

@@ -27,7 +27,7 @@ _CUT_SHORT = frozenset({RunOutcome.INTERRUPTED, RunOutcome.TIMED_OUT, RunOutcome
 
 
 class AfterRun:
-    """What follows a run of the agent: its work is saved and committed, then the task goes on or waits."""
+    """Finish a run of the agent: save and commit its work, then move the task on or have it wait."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ _PROBLEMS = {
 
 
 class TaskCheckout:
-    """What the server does to the checkout of a task, between its runs."""
+    """Changes of a task's checkout by the server, between runs."""
 
     def __init__(self, work: SandboxWork) -> None:
         self._work = work

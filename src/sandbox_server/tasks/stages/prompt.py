@@ -1,4 +1,4 @@
-"""What the agent of a task is told.
+"""The prompt of a task's agent.
 
 Text of other people (issues, comments, reviews) and output (of the setup, of checks, of jobs) is data: comments that a page does not show and characters that cannot
 be seen are removed, and the rest is fenced by a marker that the text cannot contain.
@@ -54,7 +54,7 @@ the reason to `{FLAKY_FILE}` instead (`flaky` of task_report): the failed jobs a
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFacts:
-    """What a prompt says besides messages."""
+    """The parts of a prompt besides messages."""
 
     title: str
     branch: str

@@ -1,4 +1,4 @@
-"""What the server refuses to publish, and why."""
+"""Checks before publishing, and their refusals."""
 
 from sandbox_server.db.models import Task
 from sandbox_server.domain.errors import RemoteRefused

@@ -63,7 +63,7 @@ class NewRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What came of a run's command."""
+    """The outcome of a run's command."""
 
     outcome: RunOutcome
     summary: str

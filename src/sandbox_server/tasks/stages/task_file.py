@@ -23,7 +23,7 @@ _FAILED = frozenset({"failure", "timed_out", "action_required"})
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFacts:
-    """What a run is told about its task besides the task's own columns."""
+    """Facts about a task for its run, besides the task's own columns."""
 
     run_number: int
     messages: Sequence[TaskMessage]

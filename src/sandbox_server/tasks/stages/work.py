@@ -117,7 +117,7 @@ class TaskWork:
 
 
 class Step(Protocol):
-    """What is done in a stage."""
+    """The work of one stage."""
 
     async def work(self, work: TaskWork) -> timedelta | None:
         """Do what is due; returns the delay until the next look, None: when the task is woken."""

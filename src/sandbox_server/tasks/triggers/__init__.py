@@ -1,1 +1,1 @@
-"""What webhook deliveries start: tasks, and looks at pull requests."""
+"""Webhook deliveries that start tasks or updates of pull requests."""

@@ -58,7 +58,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a delivery; or when to look again, if that is not decided yet."""
+    """The outcome of a delivery, or the time of the next try if it is not decided yet."""
 
     outcome: str
     look_at: datetime | None = None
