@@ -80,7 +80,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description="Work on a project directory in a sandbox, as /workspace. Files ignored by git are not synchronized. "
-        f"{FILE} in the directory configures the sandbox.",
+        f"{FILE} in the directory configures the sandbox; without it, GITHUB_TOKEN and the keys of coding agents "
+        "that are set here are passed to the sandbox.",
     )
     parser.add_argument("action", nargs="?", default="start", choices=_ACTIONS, help=_HELP)
     parser.add_argument(

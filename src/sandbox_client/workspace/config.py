@@ -12,6 +12,13 @@ from sandbox_client.models.sandboxes import McpServers
 from sandbox_client.models.wire import EnvName
 
 FILE = "e2b-sandbox.config.json"
+AGENT_KEYS = (
+    *("GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN"),
+    *("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("OPENAI_API_KEY", "CODEX_API_KEY"),
+    *("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+)
+"""Variables that coding agents authenticate with. Without a file, those that are set locally are passed."""
 _DAY_S = 24 * 3600
 
 
@@ -52,12 +59,12 @@ class WorkspaceConfig(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> "WorkspaceConfig":
-        """Read a directory's file; defaults if there is none."""
+        """Read a directory's file; without one, pass the keys of agents that are set locally."""
         file = directory / FILE
         try:
             return cls.model_validate_json(file.read_bytes())
         except FileNotFoundError:
-            return cls()
+            return cls(environment={name: None for name in AGENT_KEYS if os.environ.get(name)})
         except ValidationError as error:
             raise InvalidConfig(f"{file}:\n{_describe(error)}") from None
 

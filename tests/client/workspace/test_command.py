@@ -5,7 +5,8 @@ import json
 import pytest
 
 from sandbox_client.workspace.command import main
-from sandbox_client.workspace.config import FILE
+from sandbox_client.workspace.config import AGENT_KEYS, FILE, WorkspaceConfig
+from sandbox_client.workspace.workspace import session_of
 from tests.client.terminal_user import TerminalUser
 from tests.client.workspace.conftest import COMMAND
 
@@ -53,6 +54,31 @@ async def test_workspace_pull__copies_changes_from_the_sandbox(start, run, proje
     pulled = run("pull")
     assert (pulled.returncode, pulled.stderr) == (0, "copied from the sandbox: app.py\n")
     assert (project / "app.py").read_text() == "theirs\n"
+
+
+async def test_workspace_start__passes_keys_of_agents_without_a_configuration_file(
+    start, client, project, monkeypatch
+):
+    for name in AGENT_KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GITHUB_TOKEN", "secret-one")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-two")
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with start("--no-shell") as person:
+        seen = person.see("to the sandbox: app.py")
+        assert person.end() == 0
+    assert "environment: GITHUB_TOKEN, ANTHROPIC_API_KEY\r\n" in seen
+    assert "secret" not in seen
+    sandbox = await client.session_sandbox(session_of(project))
+    printed = await sandbox.run("printenv GITHUB_TOKEN ANTHROPIC_API_KEY OPENAI_API_KEY")
+    assert printed.stdout == "secret-one\nsecret-two\n"
+
+
+def test_workspace_config__an_empty_file_passes_no_keys(project, monkeypatch):
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    assert WorkspaceConfig.read(project).variables()[0] == {"GITHUB_TOKEN": "secret"}
+    describe(project)
+    assert WorkspaceConfig.read(project).variables() == ({}, [])
 
 
 @pytest.mark.slow  # `test_workspace` has it without the command
