@@ -18,8 +18,8 @@ SMALLEST_SHARED_MODULE = 40
 """Lines below which a module with one importer belongs into that importer."""
 
 FEATURES = frozenset(
-    "access admin agents commands events files forges git ports repositories sandboxes snapshots tasks "
-    "templates terminals tools verbs web".split()
+    "access admin agents browserbase browsers commands desktops events files forges git interpreters ports "
+    "repositories sandboxes snapshots tasks templates terminals tools verbs web".split()
 )
 INTERNAL = re.compile(r"\.api$|\.api_(?!keys)|\.(\w+_)?repository$|\w\.\w+\.repositories\.")
 """Modules of a feature that other features may not import: its routes and its SQL."""
