@@ -54,8 +54,11 @@ async def crash_engine(container, *wanted):
 
 
 async def test_command__engine_crash_does_not_affect_the_output(container):
-    counting = "seq 1 400000 | tee /tmp/seen; echo finished"
-    await crash_engine(container, {"script": f"echo up; {counting}", "tag": "count"})
+    # On a loaded machine all of it could be over before the crash.
+    counting = "seq 1 200000; until [ -e /tmp/go ]; do sleep 0.02; done; seq 200001 400000"
+    script = f"echo up; {{ {counting}; }} | tee /tmp/seen; echo finished"
+    await crash_engine(container, {"script": script, "tag": "count"})
+    (container.directory / "root/tmp/go").touch()
     keeper = await Keeper.connect(container.run_dir)
     table = container.table(keeper)
     table.adopt()
