@@ -65,7 +65,7 @@ class App:
             await found(scope, receive, send)
         elif traffic.port == ENVD_PORT:
             with found.serving(scope["extensions"][EXTENSION]["connection"]):
-                await _envd(found)(scope, receive, send)
+                await EnvdApp.of(found)(scope, receive, send)
         else:
             await self._enter(found, traffic, scope, receive, send)
 
@@ -98,10 +98,6 @@ class App:
             return proxy
 
         return sandbox.get_or_create(PortProxy, make)
-
-
-def _envd(sandbox: Sandbox) -> EnvdApp:
-    return sandbox.get_or_create(EnvdApp, lambda: EnvdApp(sandbox))
 
 
 def is_signed(scope: Scope) -> bool:

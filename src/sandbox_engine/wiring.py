@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine.control.services import Services
+from sandbox_engine.envd.loopback import serve_inside
 from sandbox_engine.git.door import GitDoor
 from sandbox_engine.git.server_address import ServerAddressSource
 from sandbox_engine.images.bases.bases import BaseImages
@@ -46,6 +47,7 @@ async def assemble(
     bases = BaseImages(images, recipe=recipe, registry=_registry(settings))
     base = await bases.ensure_base(report=report)
     api_key = find_api_key(settings)
+    infrastructure.containers.on_up(serve_inside)
     lifecycle = await infrastructure.adopt()
     builder = Builder(settings, infrastructure, lifecycle, images=images, bases=bases)
     templates = await Templates.open(

@@ -58,10 +58,15 @@ class EnvdApp:
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/health": {"GET": self._health},
             "/metrics": {"GET": self._metrics},
-            "/envs": {"GET": self._envs},
+            "/envs": {"GET": self.envs},
             "/files": {"GET": files.download, "HEAD": files.download, "POST": files.upload},
             "/files/compose": {"POST": files.compose},
         }
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> EnvdApp:
+        """Return the daemon of this run of the sandbox."""
+        return sandbox.get_or_create(cls, lambda: cls(sandbox))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -134,7 +139,8 @@ class EnvdApp:
         answer = Response(status_code=204, headers={"cache-control": "no-store"})
         await answer(scope, receive, send)
 
-    async def _envs(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def envs(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the environment of every command."""
         answer = JSONResponse(dict(self._sandbox.envs), headers={"cache-control": "no-store"})
         await answer(scope, receive, send)
 

@@ -43,7 +43,7 @@ async def serve(
 
     `on_stopping` ends streams that would not end by themselves.
     """
-    config = _config(app, _EngineHttp, tls_cert=tls_cert, tls_key=tls_key)
+    config = http_config(app, EngineHttp, tls_cert=tls_cert, tls_key=tls_key)
     config.load()
     server = _Server(config, on_started=on_started, on_stopping=on_stopping)
     serving = asyncio.create_task(server.serve(sockets=listeners))
@@ -58,7 +58,7 @@ async def serve(
 @contextlib.asynccontextmanager
 async def serving_sandboxes(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
     """Serve what sandboxes connect to until the block ends, beside the engine's own port."""
-    server = _SideServer(_config(app, _SandboxFacingHttp))
+    server = _SideServer(http_config(app, _SandboxFacingHttp))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
@@ -67,13 +67,14 @@ async def serving_sandboxes(app: ASGIApp, listener: socket.socket) -> AsyncItera
         await serving
 
 
-def _config(
+def http_config(
     app: ASGIApp,
     protocol: type[HttpProtocol],
     *,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
 ) -> uvicorn.Config:
+    """Configure how connections are served."""
     return uvicorn.Config(
         app,
         interface="asgi3",
@@ -120,7 +121,7 @@ def _probe_silent_peers(listener: socket.socket) -> None:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
-class _EngineHttp(HttpProtocol):
+class EngineHttp(HttpProtocol):
     """Turns upgrades into tunnels; errors have the format of E2B's API."""
 
     def __init__(
@@ -140,7 +141,7 @@ class _EngineHttp(HttpProtocol):
         )
 
 
-class _SandboxFacingHttp(_EngineHttp):
+class _SandboxFacingHttp(EngineHttp):
     """Limits the connections of each peer, so that no sandbox can take them all."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

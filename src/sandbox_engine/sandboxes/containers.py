@@ -2,7 +2,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,15 @@ class Containers:
             settings, store=store, snapshot_bases=snapshot_bases, run=keeper.run
         )
         self._cgroup_parent = settings.cgroup
+        self._on_up: list[Callable[[Sandbox], Awaitable[None]]] = []
         self._memory = MemoryReclaim(after=settings.return_memory_after)
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
         )
+
+    def on_up(self, callback: Callable[[Sandbox], Awaitable[None]]) -> None:
+        """Register a callback for containers that were started or found running; it must not raise."""
+        self._on_up.append(callback)
 
     async def prepare(self) -> None:
         """Create what all sandboxes share."""
@@ -89,7 +94,7 @@ class Containers:
         record.init = identify(pid)
         await mount_boot_id(pid, file=directory / "bundle" / "boot_id")
         self._cgroup(record.id).limit_sockets(record.resources.memory_mb << 20)
-        return self._sandbox(record, record.init, record.link)
+        return await self._announce(self._sandbox(record, record.init, record.link))
 
     async def reattach(self, record: SandboxRecord) -> Sandbox | None:
         """Find the running container of a sandbox of an earlier engine."""
@@ -100,6 +105,11 @@ class Containers:
         self._volumes.note_mounted(record)
         sandbox = self._sandbox(record, record.init, record.link)
         sandbox.commands.adopt()
+        return await self._announce(sandbox)
+
+    async def _announce(self, sandbox: Sandbox) -> Sandbox:
+        for callback in self._on_up:
+            await callback(sandbox)
         return sandbox
 
     async def apply_network_policy(self, record: SandboxRecord) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, cast
 from sandbox_engine.commands import CommandTable
 from sandbox_engine.container.cgroups import Cgroup
 from sandbox_engine.container.search_path import STANDARD_PATH
-from sandbox_engine.network.kernel.netns import dial
+from sandbox_engine.network.kernel.netns import dial, listen
 from sandbox_engine.records.sandbox import (
     InitRecord,
     LinkRecord,
@@ -85,6 +85,7 @@ class Sandbox:
         self._connections: set[Connection] = set()
         self._companions: dict[type[object], object] = {}
         self._disconnect_callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._end_callbacks: list[Callable[[], None]] = []
         self.commands = commands(self)
 
     @property
@@ -161,6 +162,10 @@ class Sandbox:
         """Connect to a port inside."""
         return dial(self._link.netns, port, address=self._link.address)
 
+    def listen(self, port: int, *, backlog: int) -> Awaitable[socket.socket]:
+        """Listen on a port of 127.0.0.1 inside."""
+        return listen(self._link.netns, port, backlog=backlog)
+
     async def wait_ended(self) -> None:
         """Wait until the container's init process, and with it all others, has ended."""
         await wait_exit(self._init)
@@ -204,6 +209,10 @@ class Sandbox:
         """Register a callback for when the sandbox stops answering."""
         self._disconnect_callbacks.append(callback)
 
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Register a callback for when this engine is done with this run of the container."""
+        self._end_callbacks.append(callback)
+
     def suspend(self, reason: str) -> None:
         """Disconnect all clients from a frozen container; its commands continue later."""
         self._disconnect()
@@ -211,15 +220,20 @@ class Sandbox:
 
     def close(self, reason: str) -> None:
         """Disconnect all clients from a removed container."""
-        self._disconnect()
+        self._end()
         self.commands.abandon(reason)
         self.root.close()
 
     def release(self, reason: str) -> None:
         """Release a running container with its commands to the next engine."""
-        self._disconnect()
+        self._end()
         self.commands.release(reason)
         self.root.close()
+
+    def _end(self) -> None:
+        for callback in self._end_callbacks:
+            callback()
+        self._disconnect()
 
     def _disconnect(self) -> None:
         # A complete stream would tell SDKs that the sandbox still answers.

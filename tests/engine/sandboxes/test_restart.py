@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,29 @@ async def test_engine_restart__deadline_passed_during_downtime_is_enforced(morta
     await until(is_gone)
     await until(is_paused)
     await resting.kill()
+
+
+async def test_engine_restart__envd_answers_inside_unless_its_port_was_taken(
+    mortal_engine, survivor
+):
+    ask = "curl -s -o /dev/null -w '%{http_code}' http://localhost:49983/health; true"
+    await mortal_engine.restart()
+    assert (await survivor.commands.run(ask)).stdout == "204"
+    mortal_engine.kill()
+    with _port_taken(host_pid(mortal_engine, survivor), 49983):
+        await asyncio.to_thread(mortal_engine.start)
+        assert (await survivor.commands.run(ask)).stdout == "404"
+    assert "envd is not reachable inside" in mortal_engine.log
+
+
+@contextlib.contextmanager
+def _port_taken(pid, port):
+    taker = ["nsenter", "-t", str(pid), "-n", sys.executable, "-u", "-m", "http.server", str(port)]
+    with subprocess.Popen(taker, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout
+        assert b"Serving" in server.stdout.readline()
+        yield
+        server.kill()
 
 
 async def test_engine_restart__paused_sandbox_keeps_its_memory(mortal_engine, survivor):

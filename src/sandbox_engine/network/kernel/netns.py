@@ -28,6 +28,16 @@ async def dial(netns: str, port: int, *, address: str) -> socket.socket:
     raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing listens on port {port}")
 
 
+async def listen(netns: str, port: int, *, backlog: int) -> socket.socket:
+    """Listen on a port of 127.0.0.1 inside the sandbox."""
+    opening = _dialler.submit(_open_listener, netns, port, backlog)
+    try:
+        return await asyncio.wrap_future(opening)
+    except BaseException:
+        opening.add_done_callback(_close)
+        raise
+
+
 @contextmanager
 def visiting(netns: str) -> Iterator[int]:
     """Move this thread into the namespace for a while; yields the namespace's descriptor."""
@@ -59,6 +69,18 @@ async def _connect(netns: str, host: str, port: int) -> socket.socket:
 def _open_socket(netns: str, family: socket.AddressFamily) -> socket.socket:
     with visiting(netns):
         return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+
+
+def _open_listener(netns: str, port: int, backlog: int) -> socket.socket:
+    listener = _open_socket(netns, socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(backlog)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _close(opening: Future[socket.socket]) -> None:
