@@ -17,6 +17,27 @@ ENV: dict[str, Any] = {
 }
 
 
+class VerbParser(argparse.ArgumentParser):
+    """Accepts options also between a positional argument and an optional one that follows it.
+
+    argparse itself takes the second one as missing as soon as it has read the first.
+    """
+
+    _is_intermixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._is_intermixing or not self._has_optional_positional():
+            return super().parse_known_args(args, namespace)
+        self._is_intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixing = False
+
+    def _has_optional_positional(self) -> bool:
+        return any(action.nargs == "?" for action in self._get_positional_actions())
+
+
 def add_everywhere(parser: argparse.ArgumentParser, **default: Any) -> None:
     parser.add_argument("--url", metavar="URL", help="server URL", **default)
     parser.add_argument(

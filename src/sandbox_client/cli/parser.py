@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from sandbox_client.cli.arguments import (
     ENV,
+    VerbParser,
     Verbs,
     add_command,
     add_creation,
@@ -45,7 +46,9 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_everywhere(parser)
-    verbs = parser.add_subparsers(metavar="COMMAND", required=True, dest="verb")
+    verbs = parser.add_subparsers(
+        metavar="COMMAND", required=True, dest="verb", parser_class=VerbParser
+    )
     for add in _VERBS:
         add(verbs)
     for name, add_group in _GROUPS.items():

@@ -34,6 +34,20 @@ def test_sbx__unreachable_server_is_reported_at_once_with_advice():
 @pytest.mark.parametrize(
     "words",
     [
+        ("task", "run", "acme/widgets", "--command", "true", "Do it."),
+        ("tail", "web", "-n", "3", "0hobr9qiqnkyqk2jbx45"),
+        ("events", "--type", "sandbox.failed", "web", "-n", "1"),
+    ],
+)
+def test_sbx__options_may_be_between_the_other_arguments(words):
+    done = run(*words)
+    assert done.returncode != 2
+    assert "Cannot reach the server" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         (),
         ("nonsense",),
         ("ls", "--stat", "running"),
