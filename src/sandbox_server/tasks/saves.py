@@ -116,6 +116,16 @@ class TaskSaves:
         )
 
 
+_REASONS = {
+    "request": "Saved by API request.",
+    "interval": "Saved during a run.",
+    "publishing": "Saved before publishing.",
+    "end": "Saved at the end of the task.",
+    "kill": "Saved before the sandbox is deleted.",
+    "pause": "Saved before the sandbox is paused.",
+}
+
+
 def _context(part_id: str) -> str:
     return f"task_save_parts.content/{part_id}"
 
@@ -144,7 +154,7 @@ def _event(row: TaskSave, cause: str) -> TaskSaved:
         task_id=row.task_id,
         cause=Cause.TASK,
         actor=SERVER,
-        reason=f"Saved ({cause}).",
+        reason=_REASONS.get(cause, f"Saved ({cause})."),
         number=row.number,
         sha=row.sha,
         size=row.size,

@@ -64,7 +64,8 @@ def _rank(attempt: TaskAttempt) -> _Rank:
 
 
 def _describe(attempt: TaskAttempt) -> str:
-    parts = [f"{attempt.files} files changed (+{attempt.added} -{attempt.removed})"]
+    files = "1 file" if attempt.files == 1 else f"{attempt.files} files"
+    parts = [f"{files} changed (+{attempt.added} -{attempt.removed})"]
     if attempt.checks is not None:
         parts.append(f"checks {attempt.checks}")
     if attempt.awaits is not None:
