@@ -5,6 +5,8 @@ import pytest
 from sandbox_server.domain.tasks.forges import ForgeAuth, ForgeKind
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import ForgeDefinition, Forges
+from tests.server.forges.support import forgejo_description, gitlab_description
+from tests.server.forges.support.described_api import find_unknown
 from tests.server.forges.support.scripted_server import scripted_server
 from tests.server.support.in_process_server import caller_of
 from tests.server.support.memory_forge import add_tenant
@@ -69,3 +71,30 @@ def scripted():
     """Answer as a forge would, as the test says."""
     with scripted_server() as server:
         yield server
+
+
+@pytest.fixture
+def reach(scripted, make_forges, caller):
+    """Store a forge at the scripted server, or at another URL; gives its adapter."""
+
+    async def reach(kind, url=None, **fields):
+        url = url or scripted.url
+        forges = make_forges(url)
+        plain = {"auth": ForgeAuth.TOKEN, "api_url": url, "git_url": url, "secret": "the-token"}
+        row, _ = await forges.put(caller, "other", ForgeDefinition(kind=kind, **plain | fields))
+        kinds.append(kind)
+        return await forges.adapter(row.id)
+
+    kinds = []
+    yield reach
+    if ForgeKind.FORGEJO in kinds:
+        require_described(scripted.sent, forgejo_description.CLIENT, forgejo_description)
+    if ForgeKind.GITLAB in kinds:
+        require_described(scripted.sent, gitlab_description.OBJECTS, gitlab_description)
+
+
+def require_described(requests, file, description):
+    """Require that a description of the API has the path, the query and the body of each request."""
+    if file.exists():  # `make check` does without; `make test` installs it
+        operations = description.read_operations()
+        assert [unknown for each in requests for unknown in find_unknown(each, operations)] == []
