@@ -17,6 +17,7 @@ from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
+from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.forges.hosts import AllowedHosts
@@ -68,6 +69,7 @@ from sandbox_server.templates.agent_template import AgentTemplate
 from sandbox_server.templates.builder import TemplateBuilder
 from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.templates.discovery import TemplateDiscovery
+from sandbox_server.templates.shared_repository import SharedTemplateRepository
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
@@ -113,6 +115,10 @@ async def open_server(
         stack.push_async_callback(server.components.locks.close)
         stack.push_async_callback(server.components.forges.close)
         await server.retention_job.ensure()
+        async with sessions.begin() as session:
+            await SharedTemplateRepository(session).declare(
+                _declared_capabilities(backends, bundled)
+            )
         if agent is not None:
             await agent.ensure()
         await stack.enter_async_context(_background_tasks(server, notifications))
@@ -136,6 +142,7 @@ def _assemble(
     bundled: BundledTemplates,
     agent: AgentTemplate | None,
 ) -> Server:
+    declared = _declared_capabilities(backends, bundled)
     changes = Changes(notifications)
     public_address = PublicAddress(settings.url_from_outside)
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
@@ -169,7 +176,7 @@ def _assemble(
         TEMPLATE_BUILD: TemplateBuilder(
             sessions, backends, vault, lifecycle.waiters.release, bundled=bundled
         ).work,
-        TEMPLATES: TemplateDiscovery(sessions, backends).work,
+        TEMPLATES: TemplateDiscovery(sessions, backends, declared=declared).work,
         DRIFT_CHECK: drift.check,
         HOUSEKEEPING: retention_job.work,
         AGENT_RUN: PauseAfterRun(sessions).work,
@@ -186,7 +193,11 @@ def _assemble(
         ),
         limits=backends.limits,
     )
-    placement = Placement(backends, defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT)
+    placement = Placement(
+        backends,
+        defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT,
+        declared=declared,
+    )
     use_cases = build_use_cases(
         sessions, backends, vault, lifecycle, scheduler, changes=changes, placement=placement
     )
@@ -254,6 +265,10 @@ def _agent_template(
     if not settings.agent_template or first is None or AGENT not in bundled.templates:
         return None
     return AgentTemplate(sessions, bundled.templates[AGENT], first)
+
+
+def _declared_capabilities(backends: Backends, bundled: BundledTemplates) -> DeclaredCapabilities:
+    return DeclaredCapabilities(bundled.capabilities(), backends.capabilities())
 
 
 def _named_in_log(handler: Handler) -> Handler:

@@ -291,6 +291,9 @@ class SandboxRead(ResponseModel):
         Annotated[str, Field(description="Why it was not created from the default template.")]
         | None
     )
+    capabilities: Annotated[list[str], Field(description="Capabilities of its template.")] = Field(
+        default_factory=list
+    )
     backend: str | None
     agent_type: str | None
     user_id: str | None

@@ -172,5 +172,11 @@ class TemplateRead(ResponseModel):
     id: str
     name: str
     shared: Annotated[bool, Field(description="Whether it is available to all tenants.")]
+    capabilities: Annotated[
+        list[str],
+        Field(
+            description="What its sandboxes offer: `code`, `desktop`, `gui`, `browser`, `mcp` or others."
+        ),
+    ] = Field(default_factory=list)
     created_at: datetime
     builds: list[TemplateBuildRead]

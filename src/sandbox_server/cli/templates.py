@@ -121,7 +121,9 @@ class _Order:
     async def _want(self, name: str, *, force: bool) -> str | None:
         """Request the build, or join a running one; None if the template is ready."""
         async with self._sessions.begin() as session:
-            template = await SharedTemplateRepository(session).lock_or_create(name)
+            template = await SharedTemplateRepository(session).lock_or_create(
+                name, self._template.capabilities
+            )
             found = await session.get(TemplateBuild, (template.id, self._backend))
             is_same = found is not None and found.digest == self._template.digest
             if not force and is_same and found is not None and found.state == "ready":

@@ -26,6 +26,7 @@ class PlacementDecision:
     defaults: Defaults
     resources: Mapping[str, Any] = field(default_factory=dict)
     has_services: bool = False
+    capabilities: frozenset[str] = frozenset()
     meanwhile: str | None = None
     """The template to use while a default template is not ready."""
     template_note: str | None = None
@@ -78,7 +79,10 @@ def of_template(decision: PlacementDecision, known: KnownTemplate) -> PlacementD
     If none has it and one is building it, the candidates are awaited.
     """
     decision = replace(
-        decision, template_id=known.id if known.is_own else None, has_services=known.has_services
+        decision,
+        template_id=known.id if known.is_own else None,
+        has_services=known.has_services,
+        capabilities=known.capabilities,
     )
     if not is_ready(decision, known) and not known.building.isdisjoint(decision.candidates):
         return replace(

@@ -15,8 +15,6 @@ BASE = "base"
 AGENT = "agent"
 """The default template of sandboxes."""
 
-_WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
-
 _PREFIX = "sandbox-server-"
 _REFERENCE = re.compile(
     r"(?:(?P<namespace>[a-z0-9_-]{1,128})/)?(?P<name>[a-z0-9_-]{1,128})(?::(?P<tag>[a-z0-9._-]{1,128}))?"
@@ -93,6 +91,7 @@ class KnownTemplate:
     sizes: Mapping[str, Size]
     has_services: bool = False
     """Whether its sandboxes have services that read a settings file."""
+    capabilities: frozenset[str] = frozenset()
     building: frozenset[str] = frozenset()
     """The backends that are building the template and have no usable build yet."""
 
@@ -105,11 +104,6 @@ def name_at_provider(template_id: str) -> str:
 def is_made_by_a_server(name: str) -> bool:
     """Whether a server chose this name, in this installation or another one with the same key."""
     return name.startswith(_PREFIX)
-
-
-def is_called_as_with_services(name: str) -> bool:
-    """Whether it is the name of a bundled template, whose services read a settings file."""
-    return name in _WITH_SERVICES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Rules
 from sandbox_server.domain.errors import BackendUnavailable
@@ -21,6 +21,8 @@ class KnownBackend:
     overflow_to: str | None = None
     templates: frozenset[str] = frozenset()
     """Templates there that the settings allow to all tenants."""
+    capabilities: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Capabilities of templates there, by name."""
 
 
 class Backends:
@@ -54,6 +56,14 @@ class Backends:
         """List the backends whose settings allow a template to all tenants."""
         return frozenset(name for name, one in self._known.items() if template in one.templates)
 
+    def capabilities(self) -> Mapping[str, frozenset[str]]:
+        """Map templates to the capabilities that the settings of backends declare for them."""
+        declared: dict[str, frozenset[str]] = {}
+        for one in self._known.values():
+            for template, capabilities in one.capabilities.items():
+                declared[template] = declared.get(template, frozenset()) | capabilities
+        return declared
+
     def items(self) -> Iterator[tuple[str, KnownBackend]]:
         """List all providers with their settings."""
         return iter(self._known.items())
@@ -78,6 +88,7 @@ def open_backends(
                 paused_takes_place=one.paused_takes_place,
                 overflow_to=one.overflow_to,
                 templates=frozenset(one.templates),
+                capabilities=one.capabilities,
             )
             for one in settings
         },

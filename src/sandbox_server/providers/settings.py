@@ -2,7 +2,7 @@ import ssl
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from sandbox_server.domain.capabilities import NAME
 from sandbox_server.domain.templates import TemplateReference
 from sandbox_server.providers.protocol.provider import Endpoint
 
@@ -74,6 +75,14 @@ class BackendSettings(BaseModel):
         description=(
             "Names or ids of templates that all tenants may use although the provider neither "
             "lists nor finds them."
+        ),
+    )
+
+    capabilities: dict[str, frozenset[Annotated[str, Field(pattern=NAME)]]] = Field(
+        default_factory=dict,
+        description=(
+            "Capabilities of its templates by name, for templates that are not bundled with this server, for example "
+            '`{"my-desktop": ["desktop", "gui"]}`.'
         ),
     )
 

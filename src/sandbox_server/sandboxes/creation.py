@@ -32,6 +32,7 @@ from sandbox_server.vault import Vault
 _COPIED = (
     *("tenant_id", "agent_type", "user_id", "labels", "resources", "network", "volumes"),
     *("timeout", "on_timeout", "idle_timeout", "auto_resume", "priority", "has_services"),
+    "capabilities",
 )
 
 
@@ -200,6 +201,7 @@ class Creation:
             envs_sealed=seal_envs(self._vault, sandbox_id, wanted.secrets()),
             resources=dict(decision.resources),
             has_services=decision.has_services or bool(wanted.mcp_servers),
+            capabilities=sorted(decision.capabilities),
             template_note=decision.template_note,
             awaited_template_id=decision.awaited_template_id,
             awaited_backends=list(decision.awaited_backends),

@@ -4,14 +4,11 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Snapshot, Tenant
+from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.placement import PlacementDecision, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, PreparedSnapshot, SandboxRequest
-from sandbox_server.domain.templates import (
-    KnownTemplate,
-    TemplateReference,
-    is_called_as_with_services,
-)
+from sandbox_server.domain.templates import KnownTemplate, TemplateReference
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
 from sandbox_server.templates.lookup import Offer, require_offered
@@ -23,10 +20,17 @@ SERVER_DEFAULTS = Defaults()
 class Placement:
     """Decides which backends may have a sandbox; admission chooses one of them."""
 
-    def __init__(self, backends: Backends, *, defaults: Defaults = SERVER_DEFAULTS) -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        *,
+        defaults: Defaults = SERVER_DEFAULTS,
+        declared: DeclaredCapabilities = NOTHING_DECLARED,
+    ) -> None:
         self._backends = backends
         self._overflow = {name: known.overflow_to for name, known in backends.items()}
         self._defaults = defaults
+        self._declared = declared
 
     async def decide(
         self,
@@ -100,7 +104,8 @@ class Placement:
             decision,
             template=str(reference),
             candidates=there,
-            has_services=is_called_as_with_services(reference.name),
+            has_services=self._declared.has_services(reference.name, is_public=True),
+            capabilities=self._declared.of(reference.name, is_public=True),
         )
 
 
@@ -145,6 +150,7 @@ async def _at_prepared(
         template_id=None,
         candidates=(first,),
         has_services=snapshot.has_services,
+        capabilities=frozenset(snapshot.capabilities),
     )
 
 
@@ -172,4 +178,5 @@ def _at_snapshot(
         template=snapshot.id,
         candidates=(snapshot.backend,),
         has_services=snapshot.has_services,
+        capabilities=frozenset(snapshot.capabilities),
     )

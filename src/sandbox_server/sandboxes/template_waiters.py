@@ -61,6 +61,7 @@ def _queue(row: Sandbox, known: KnownTemplate | None) -> set[str]:
     if decision.awaited_template_id is None:
         row.candidates, row.resources = list(decision.candidates), dict(decision.resources)
         row.has_services = row.has_services or decision.has_services
+        row.capabilities = sorted(decision.capabilities)
         row.awaited_template_id, row.awaited_backends = None, []
     return set(decision.candidates)
 

@@ -127,6 +127,7 @@ class SandboxViews:
             state_reason=row.state_reason,
             target=row.target,
             template=row.template,
+            capabilities=sorted(row.capabilities),
             template_note=row.template_note,
             backend=row.backend,
             agent_type=row.agent_type,

@@ -138,6 +138,7 @@ class SnapshotService:
             name=name,
             state="creating",
             has_services=source.has_services,
+            capabilities=source.capabilities,
             temporary=temporary,
         )
         await SnapshotRepository(session).add(row)

@@ -40,7 +40,9 @@ class AgentTemplate:
     async def ensure(self) -> None:
         """Request a build at the server's start if there is none, a failed one or one of another version."""
         async with self._sessions.begin() as session:
-            template = await SharedTemplateRepository(session).lock_or_create(self._template.name)
+            template = await SharedTemplateRepository(session).lock_or_create(
+                self._template.name, self._template.capabilities
+            )
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or build.digest != self._template.digest or build.state == "failed":
                 await request_bundled_build(session, self._template, template, self._backend)
@@ -52,7 +54,7 @@ class AgentTemplate:
         """Retry a failed build after some time; returns when to run again."""
         async with self._sessions.begin() as session:
             shared = SharedTemplateRepository(session)
-            template = await shared.lock_or_create(self._template.name)
+            template = await shared.lock_or_create(self._template.name, self._template.capabilities)
             now = await shared.clock()
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or self._should_retry(build, now):

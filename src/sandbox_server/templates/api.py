@@ -139,6 +139,7 @@ def _view(entry: CatalogEntry) -> TemplateRead:
         id=row.id,
         name=row.name,
         shared=row.tenant_id is None,
+        capabilities=sorted(row.capabilities),
         created_at=row.created_at,
         builds=[_view_build(build) for build in entry.builds],
     )

@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sandbox_server.domain.capabilities import MCP, NAME
 from sandbox_server.domain.templates import Definition
 from sandbox_server.providers.protocol.build_context import BuildContext, ContextFile
 
@@ -34,6 +36,7 @@ class _Entry(BaseModel):
     memory_mb: int
     aliases: tuple[str, ...] = ()
     args: dict[str, str] = {}
+    capabilities: frozenset[Annotated[str, Field(pattern=NAME)]] = frozenset({MCP})
 
 
 class _Manifest(BaseModel):
@@ -51,6 +54,7 @@ class BundledTemplate:
 
     name: str
     aliases: Sequence[str]
+    capabilities: frozenset[str]
     definition: Definition
     context: BuildContext = field(repr=False)
     digest: str
@@ -65,6 +69,10 @@ class BundledTemplates:
     """The templates that this server can build, by name and alias."""
 
     templates: Mapping[str, BundledTemplate]
+
+    def capabilities(self) -> Mapping[str, frozenset[str]]:
+        """Map the names of all templates to their capabilities."""
+        return {name: each.capabilities for name, each in self.templates.items()}
 
     def find(self, name: str, *, digest: str) -> BundledTemplate | None:
         """Find the template with this digest; another version of the server may have requested the build."""
@@ -113,6 +121,7 @@ def _template(name: str, manifest: _Manifest, context: BuildContext) -> BundledT
     return BundledTemplate(
         name=name,
         aliases=entry.aliases,
+        capabilities=entry.capabilities,
         definition=definition,
         context=context,
         digest=context.digest(json.dumps(definition.document(), sort_keys=True)),

@@ -171,7 +171,7 @@ class Catalog:
         check(definition)
         self._require_known(backends or ())
         targets = list(backends or self._backends)
-        row.has_services = False
+        row.has_services, row.capabilities = False, []
         if definition.from_template is not None:
             definition, targets = await self._resolve_base(
                 session, row, definition, targets, allow_subset=not backends, offer=offer
@@ -208,7 +208,7 @@ class Catalog:
             base = str(reference)
             having_base = require_offered(reference, backends, backends=self._backends, offer=offer)
         else:
-            row.has_services = known.has_services
+            row.has_services, row.capabilities = known.has_services, sorted(known.capabilities)
             base = str(replace(reference, name=known.name))
             having_base = having(backends, list(known.sizes), template=base)
         if len(having_base) < len(backends) and not allow_subset:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
 from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -24,9 +25,16 @@ _KEEP_MISSING = timedelta(days=7)
 class TemplateDiscovery:
     """Discovers the templates of the providers; those built elsewhere with our API key are shared with all tenants."""
 
-    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        backends: Backends,
+        *,
+        declared: DeclaredCapabilities = NOTHING_DECLARED,
+    ) -> None:
         self._sessions = sessions
         self._backends = backends
+        self._declared = declared
 
     async def work(self, job: LeasedJob) -> datetime | None:
         """List the templates of one backend; returns when to run again."""
@@ -45,7 +53,7 @@ class TemplateDiscovery:
             return started_at + _RETRY_AFTER
         async with self._sessions.begin() as session:
             templates = SharedTemplateRepository(session)
-            await templates.record_found(name, found)
+            await templates.record_found(name, found, self._declared)
             await templates.mark_missing(name, since=started_at, ids=[each.id for each in listed])
             await templates.remove_missing(after=_KEEP_MISSING)
             await templates.record_listing(name, at=started_at)

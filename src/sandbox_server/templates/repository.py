@@ -172,6 +172,7 @@ def _with_backends() -> Select[*_BackendRow]:
             Template.tenant_id,
             Template.created_at,
             Template.has_services,
+            Template.capabilities,
             Backend.name,
             Backend.templates_at,
             TemplateBuild.state,
@@ -197,6 +198,7 @@ def _as_known(rows: Sequence[Row[*_BackendRow]]) -> KnownTemplate:
             if row.ready_at is not None or _may_exist(row)
         },
         has_services=rows[0].has_services,
+        capabilities=frozenset(rows[0].capabilities),
         building=frozenset(
             row.name for row in rows if row.ready_at is None and row.state == "building"
         ),

@@ -3,13 +3,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import case, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, case, delete, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Template, TemplateBuild
+from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.ids import new_id
-from sandbox_server.domain.templates import Size, is_called_as_with_services
+from sandbox_server.domain.templates import Size
 
 _now = func.clock_timestamp()
 MISSING = "It is not at its provider any more."
@@ -38,13 +39,14 @@ class SharedTemplateRepository:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()
         return now
 
-    async def lock_or_create(self, name: str) -> Template:
-        """Find or create the row of a template with services, and lock it until the transaction ends."""
-        insertion = insert(Template).values(id=new_id(), name=name, has_services=True)
+    async def lock_or_create(self, name: str, capabilities: Collection[str]) -> Template:
+        """Find or create the row of a bundled template, and lock it until the transaction ends."""
+        values: dict[str, Any] = {"has_services": True, "capabilities": sorted(capabilities)}
+        insertion = insert(Template).values(id=new_id(), name=name, **values)
         upsert = insertion.on_conflict_do_update(
             index_elements=[Template.tenant_id, Template.name],
             index_where=Template.deleted_at.is_(None),
-            set_={"has_services": True},
+            set_=values,
         )
         row: Template | None = await self._session.scalar(upsert.returning(Template))
         assert row is not None
@@ -54,12 +56,38 @@ class SharedTemplateRepository:
         shared = select(Template.name).where(Template.tenant_id.is_(None))
         return (await self._session.scalars(shared.order_by(Template.name))).all()
 
-    async def record_found(self, backend: str, found: Mapping[str, DiscoveredTemplate]) -> None:
+    async def declare(self, declared: DeclaredCapabilities) -> None:
+        """Update the capabilities of shared templates; another version of the server may have stored them."""
+        of_bundled = Template.tenant_id.is_(None) & Template.has_services
+        for name, capabilities in sorted(declared.bundled.items()):
+            await self._set_capabilities(of_bundled & (Template.name == name), capabilities)
+        for name, capabilities in sorted(declared.settings.items()):
+            is_meant = Template.tenant_id.is_(None) & (Template.name == name)
+            await self._set_capabilities(is_meant, capabilities)
+
+    async def _set_capabilities(
+        self, where: ColumnElement[bool], capabilities: Collection[str]
+    ) -> None:
+        await self._session.execute(
+            update(Template).where(where).values(capabilities=sorted(capabilities))
+        )
+
+    async def record_found(
+        self,
+        backend: str,
+        found: Mapping[str, DiscoveredTemplate],
+        declared: DeclaredCapabilities,
+    ) -> None:
         """Store the templates that a backend has, by name."""
         for name in sorted(found):
             await self._session.execute(
                 insert(Template)
-                .values(id=new_id(), name=name, has_services=is_called_as_with_services(name))
+                .values(
+                    id=new_id(),
+                    name=name,
+                    has_services=declared.has_services(name, is_public=found[name].id is None),
+                    capabilities=sorted(declared.of(name, is_public=found[name].id is None)),
+                )
                 .on_conflict_do_nothing()
             )
         ids = await self._session.execute(

@@ -6,14 +6,17 @@ from sqlalchemy import update
 
 from sandbox_server.admin.backends import register_backends
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
+from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.templates.bundled import read_bundled_templates
 from sandbox_server.templates.lookup import Offer, TemplateNotRecorded
 
+BUNDLED = DeclaredCapabilities(read_bundled_templates().capabilities())
 HOUR = timedelta(hours=1)
 SETTINGS: dict[str, dict[str, Any]] = {
     "one": {"overflow_to": "two"},
@@ -54,7 +57,8 @@ def place(sessions, backends, tenants):
     async def place(tenant=tenants[0], *, offer=None, **asked):
         async with sessions() as session:
             wanted = SandboxRequest(**asked)
-            return await Placement(backends).decide(session, tenant, wanted, offer=offer)
+            placement = Placement(backends, declared=BUNDLED)
+            return await placement.decide(session, tenant, wanted, offer=offer)
 
     return place
 

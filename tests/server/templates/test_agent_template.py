@@ -54,6 +54,7 @@ async def test_agent_template__concurrent_starts_request_one_build(agent, build,
     async with sessions() as session:
         template = (await session.scalars(select(Template))).one()
         assert (template.name, template.tenant_id, template.has_services) == ("agent", None, True)
+        assert template.capabilities == ["mcp"]
         jobs = await session.scalars(select(Job.kind).order_by(Job.kind))
         assert jobs.all() == [AGENT_TEMPLATE, TEMPLATE_BUILD]
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sandbox_server.domain.templates import is_called_as_with_services
 from sandbox_server.templates.bundled import UnusableTemplates, read_bundled_templates
 from tests.server.templates.bundled_templates import write_context
 
@@ -14,14 +13,26 @@ def context(tmp_path):
 
 def test_bundled_templates__those_of_this_repository_are_valid():
     bundled = read_bundled_templates().templates
-    assert bundled.keys() == {"agent", "agent-full", "relay-workspace"}
-    assert all(map(is_called_as_with_services, bundled))
+    assert bundled.keys() >= {"agent", "agent-full", "relay-workspace"}
     agent, full = bundled["agent"], bundled["agent-full"]
     assert bundled["relay-workspace"] is full
     assert agent.digest != full.digest
     assert "src/sandbox_tools/cli.py" in agent.context.files
     assert "docker/sandbox/start-services.sh" in agent.context.files
     assert agent.context.files["docker/sandbox/start-services.sh"].is_executable
+
+
+def test_bundled_templates__publish_their_capabilities_by_name_and_alias():
+    capabilities = read_bundled_templates().capabilities()
+    assert capabilities["agent"] == {"mcp"}
+    assert capabilities["relay-workspace"] == capabilities["agent-full"] == {"browser", "mcp"}
+
+
+def test_bundled_templates__an_invalid_capability_is_refused(context):
+    manifest = context / "templates/e2b.toml"
+    manifest.write_text(f'{manifest.read_text()}\ncapabilities = ["No Word"]\n')
+    with pytest.raises(UnusableTemplates, match="capabilities"):
+        read_bundled_templates(context)
 
 
 def test_bundled_templates__only_their_own_files_are_read(context):

@@ -8,6 +8,7 @@ from e2b import AsyncTemplate
 from sqlalchemy import select, update
 
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
+from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -15,12 +16,14 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.jobs.kinds import TEMPLATES
 from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.templates.bundled import read_bundled_templates
 from sandbox_server.templates.discovery import TemplateDiscovery
 from sandbox_server.templates.shared_repository import MISSING
 from tests.server.support.fault_proxy import answer_with
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 
+BUNDLED = DeclaredCapabilities(read_bundled_templates().capabilities())
 NO_TEMPLATES = answer_with(200, "[]", Content_Type="application/json")
 
 
@@ -41,7 +44,7 @@ TENANT = new_id()
 def list_templates(sessions, backends):
     async def list_templates(name="local"):
         job = LeasedJob(id=1, kind=TEMPLATES, subject=name, attempts=1, leased_by="a")
-        return await TemplateDiscovery(sessions, backends).work(job)
+        return await TemplateDiscovery(sessions, backends, declared=BUNDLED).work(job)
 
     return list_templates
 
@@ -258,5 +261,7 @@ async def test_template_discovery__templates_with_the_name_of_a_bundled_one_have
     await list_templates()
     await backend_at().templates.delete(built.template_id)
     async with sessions() as session:
-        known = await session.execute(select(Template.name, Template.has_services))
-        assert {("agent-full", True), ("base", False)} <= set(known.all())
+        columns = (Template.name, Template.has_services, Template.capabilities)
+        known = (await session.execute(select(*columns))).all()
+    assert ("agent-full", True, ["browser", "mcp"]) in known
+    assert ("base", False, []) in known

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.models.columns import Count, Id, Row, Switch, one_of
+from sandbox_server.db.models.columns import Count, Id, Names, Row, Switch, one_of
 from sandbox_server.db.models.tenants import Tenant
 
 
@@ -47,6 +47,7 @@ class Template(Row):
     name: Mapped[str]
     definition_sealed: Mapped[bytes | None]  # None: built elsewhere, or bundled with the server
     has_services: Mapped[Switch]
+    capabilities: Mapped[Names]
     deleted_at: Mapped[datetime | None]
 
 
@@ -97,4 +98,5 @@ class Snapshot(Row):
     state: Mapped[str] = mapped_column(server_default="creating")
     state_reason: Mapped[str | None]
     has_services: Mapped[Switch]
+    capabilities: Mapped[Names]
     temporary: Mapped[Switch]  # created for one fork, and removed when that has ended

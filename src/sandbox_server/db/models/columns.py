@@ -48,6 +48,7 @@ Id = Annotated[str, mapped_column(Text(collation="C"))]
 # A JSON object with a default in the database.
 Document = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'"))]
 Switch = Annotated[bool, mapped_column(server_default=text("false"))]
+Names = Annotated[list[str], mapped_column(ARRAY(Text), server_default=text("'{}'"))]
 Count = Annotated[int, mapped_column(server_default=text("0"))]
 
 

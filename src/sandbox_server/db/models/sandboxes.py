@@ -6,7 +6,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sandbox_server.db.models.backends import Backend
-from sandbox_server.db.models.columns import Count, Document, Id, Row, Switch, one_of
+from sandbox_server.db.models.columns import (
+    Count,
+    Document,
+    Id,
+    Names,
+    Row,
+    Switch,
+    one_of,
+)
 from sandbox_server.db.models.tenants import Tenant
 from sandbox_server.domain.state import OnTimeout, State, Target
 
@@ -85,6 +93,7 @@ class Sandbox(Row):
     access_sealed: Mapped[bytes | None]
     tools_token_sealed: Mapped[bytes | None]  # the token of its services
     has_services: Mapped[Switch]  # services with a settings file written by us
+    capabilities: Mapped[Names]  # those of its template when it was created
     services_digest: Mapped[bytes | None]  # digest of the settings in that file
     resources: Mapped[Document]
     network: Mapped[Document]

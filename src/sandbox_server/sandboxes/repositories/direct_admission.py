@@ -58,5 +58,6 @@ def set_defaults(row: Sandbox, now: datetime, *, queue_timeout: timedelta | None
     row.created_at = row.queued_at = now
     row.wanted, row.generation = 1, 0
     row.has_services = row.has_services or False
+    row.capabilities = row.capabilities or []
     row.awaited_backends = row.awaited_backends or []
     row.queue_expires_at = None if queue_timeout is None else now + queue_timeout
