@@ -1,5 +1,6 @@
 #!/bin/bash
 # Start the sandbox's services as `user`, each in a tmux session of its name and with a log of its own.
+# The directory services/ beside this file describes them.
 #
 #   start-services.sh            start the installed services that are not running, in the current directory
 #   start-services.sh --check    succeed when the services that need no settings respond
@@ -8,6 +9,7 @@
 # To look at one: tmux -L services attach -t tools
 set -u
 
+descriptions=$(dirname "$(readlink -f "$0")")/services
 logs=/var/log/sandbox
 settings=/etc/sandbox
 most_log=+10M # of which one more is kept as NAME.log.1
@@ -18,106 +20,69 @@ if [ "$(id -u)" = 0 ]; then
         env HOME=/home/user USER=user LOGNAME=user "$0" "$@"
 fi
 
-services="tools agent-server code-server"
-
-is_installed() { # SERVICE
-    case $1 in
-        tools) [ -x /usr/local/bin/sandbox-tools ] ;;
-        agent-server) [ -d /opt/sandbox/agents/node_modules ] ;;
-        code-server) [ -d /opt/code-server ] ;;
-    esac
+services() {
+    for description in "$descriptions"/*; do
+        name=${description##*/}
+        [ "$name" = README.md ] || echo "$name"
+    done
 }
 
-port_of() { # SERVICE
-    case $1 in
-        tools) echo 6060/health ;;
-        agent-server) echo 3000/health ;;
-        code-server) echo 9000/healthz ;;
-    esac
+# Callers use a subshell, so that services cannot see each other's definitions.
+describe() { # SERVICE
+    required=
+    reason() { :; }
+    # shellcheck source=/dev/null
+    . "$descriptions/$1"
 }
 
-answers() { # SERVICE
-    curl --fail --silent --output /dev/null --max-time 3 --noproxy '*' "http://127.0.0.1:$(port_of "$1")"
+is_answering() {
+    curl --fail --silent --output /dev/null --max-time 3 --noproxy '*' "http://127.0.0.1:$address"
 }
 
 tmux_services() { tmux -L services -f /dev/null "$@"; }
 
 has_session() { tmux_services has-session -t "=$1" 2>/dev/null; }
 
+start_session() { # NAME
+    # A concurrent start may be first.
+    has_session "$1" ||
+        tmux_services new-session -d -s "$1" -c / "$0" --run "$1" "$PWD" 2>/dev/null ||
+        has_session "$1"
+}
+
 start() {
-    for service in $services logs; do
-        if [ "$service" = logs ] || is_installed "$service"; then
-            # A concurrent start may be first.
-            has_session "$service" ||
-                tmux_services new-session -d -s "$service" -c / "$0" --run "$service" "$PWD" 2>/dev/null ||
-                has_session "$service" || failed=1
-        fi
+    failed=0
+    for service in $(services); do
+        (describe "$service" && { ! is_installed || start_session "$service"; }) || failed=1
     done
-    return "${failed:-0}"
+    start_session logs || failed=1
+    return "$failed"
 }
 
 check() {
-    for service in tools agent-server; do
-        ! is_installed "$service" || answers "$service" || return
+    for service in $(services); do
+        (describe "$service" && { [ -z "$required" ] || ! is_installed || is_answering; }) || return
     done
+}
+
+status_of() { # SERVICE
+    describe "$1"
+    if ! is_installed; then
+        echo "$1: not in this template"
+    elif is_answering; then
+        echo "$1: running on port ${address%%/*}"
+    elif ! has_session "$1"; then
+        echo "$1: not started"
+    else
+        because=$(reason)
+        echo "$1: ${because:-not responding, see $logs/$1.log}"
+    fi
 }
 
 status() {
-    for service in $services; do
-        if ! is_installed "$service"; then
-            echo "$service: not in this template"
-        elif answers "$service"; then
-            echo "$service: running on port $(port_of "$service" | cut -d/ -f1)"
-        elif ! has_session "$service"; then
-            echo "$service: not started"
-        elif [ "$service" = code-server ] && ! sandbox-tools setting password >/dev/null; then
-            echo "$service: waiting for its password"
-        else
-            echo "$service: not responding, see $logs/$service.log"
-        fi
+    for service in $(services); do
+        (status_of "$service")
     done
-}
-
-serve_tools() { exec sandbox-tools serve --workspace "$directory"; }
-
-serve_agent_server() { exec sandbox-tools serve-agents --workspace "$directory"; }
-
-# The settings file is replaced, so its directory is watched. A missed change is found within 30 seconds.
-watch_settings() {
-    {
-        inotifywait -qq -t 30 -e create,moved_to,delete,close_write "$settings"
-        [ $? != 1 ] || sleep 5 # no more watches to be had
-    } &
-    change=$!
-}
-
-# For terminals: services start before the sandbox's environment is known.
-export_envs() {
-    eval "$(jq -r '.envs // {} | to_entries[] | select(.key | test("^[A-Za-z_][A-Za-z_0-9]*$"))
-        | "export \(.key)=\(.value | @sh)"' "$settings/tools.json")"
-}
-
-# shellcheck disable=SC2317 # called by its name
-serve_code_server() {
-    # Watched before it is read, so that no change is missed.
-    watch_settings
-    until password=$(sandbox-tools setting password); do
-        wait "$change"
-        watch_settings
-    done
-    (
-        export_envs
-        PASSWORD=$password exec code-server --bind-addr 0.0.0.0:9000 --auth password \
-            --disable-telemetry --disable-update-check --disable-workspace-trust "$directory"
-    ) &
-    server=$!
-    trap 'kill "$server" "$change"' TERM
-    while wait -n "$server" "$change"; kill -0 "$server" 2>/dev/null; do
-        watch_settings
-        [ "$(sandbox-tools setting password)" = "$password" ] || kill "$server"
-    done
-    kill "$change"
-    wait "$server"
 }
 
 say() { echo "$(date -u +%FT%TZ) start-services: $*"; }
@@ -127,7 +92,7 @@ keep_running() { # SERVICE
     pause=1
     while :; do
         began=$SECONDS
-        ("serve_${1//-/_}")
+        (describe "$1" && serve)
         ended=$?
         [ $((SECONDS - began)) -lt 60 ] || pause=1
         say "$1 ended with $ended and is started again in $pause s"
@@ -147,6 +112,7 @@ bound_logs() {
 }
 
 run() { # SERVICE DIRECTORY
+    # shellcheck disable=SC2034 # read by the services
     directory=$2
     unset TMUX TMUX_PANE
     [ "$1" != logs ] || bound_logs

@@ -10,6 +10,7 @@ from tests.engine.engine_process import REPOSITORY
 from tests.template.recipe import SANDBOX_FILES, described, dockerfile, template
 
 NAMES = sorted(described()["templates"])
+SERVICES = [path for path in sorted((SANDBOX_FILES / "services").iterdir()) if not path.suffix]
 REQUIREMENTS = sorted(SANDBOX_FILES.glob("requirements*.txt"))
 
 
@@ -67,3 +68,12 @@ def test_dockerfile__the_npm_wheel_matches_the_engines():
 def test_scripts__are_executable_and_valid(path):
     shell = path.read_text().partition("\n")[0].removeprefix("#!")
     subprocess.run([shell, "-n", path], check=True)
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+def test_services__have_what_the_start_script_reads(path):
+    script = 'set -eu; . "$1"; declare -F is_installed serve >/dev/null; echo "$address"'
+    told = subprocess.run(
+        ["bash", "-c", script, "bash", path], check=True, capture_output=True, text=True
+    )
+    assert re.fullmatch(r"\d+/\w+\n", told.stdout)
