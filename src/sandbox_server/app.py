@@ -19,6 +19,7 @@ from sandbox_server.admin import api_jobs as jobs
 from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
+from sandbox_server.browsers import api as browsers
 from sandbox_server.commands import api as commands
 from sandbox_server.components import Components
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
@@ -67,6 +68,7 @@ _ROUTES = (
         agent_runs,
         terminals,
         snapshots,
+        browsers,
         templates,
         files,
         events,

@@ -10,6 +10,7 @@ from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.server_proxy import AgentServerProxy
+from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
@@ -111,6 +112,7 @@ class Components:
     streams: StreamHub
     event_streams: EventStreams
     timelines: Timelines
+    browser_sessions: BrowserSessions
     service_health: ServiceHealth
     service_logs: ServiceLogRecorder
     tool_servers: ToolServerProxy
@@ -187,6 +189,7 @@ def build_components(core: Core) -> Components:
         streams=streams,
         event_streams=EventStreams(streams, authenticator),
         timelines=Timelines(sessions, service_logs),
+        browser_sessions=BrowserSessions(sessions, controller),
         service_health=service_health,
         service_logs=service_logs,
         tool_servers=ToolServerProxy(controller, service_proxy),

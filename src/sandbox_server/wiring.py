@@ -10,6 +10,7 @@ from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.admin.backends import register_backends
 from sandbox_server.admin.retention import RetentionJob, RetentionPeriods
 from sandbox_server.agents.follow_up import PauseAfterRun
+from sandbox_server.browsers.reconciler import SessionReconciler
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.components import Components, Core, build_components
@@ -31,6 +32,7 @@ from sandbox_server.jobs.kinds import (
     ADMISSION,
     AGENT_RUN,
     AGENT_TEMPLATE,
+    BROWSER_SESSION,
     DRIFT_CHECK,
     HOUSEKEEPING,
     SANDBOX,
@@ -180,6 +182,7 @@ def _assemble(
         DRIFT_CHECK: drift.check,
         HOUSEKEEPING: retention_job.work,
         AGENT_RUN: PauseAfterRun(sessions).work,
+        BROWSER_SESSION: SessionReconciler(sessions).reconcile,
         **git.handlers,
     }
     if agent is not None:

@@ -109,6 +109,12 @@ def calls_of(client):
         "list_snapshots": client.list_snapshots(),
         "get_snapshot": client.get_snapshot(ID),
         "delete_snapshot": client.delete_snapshot(ID),
+        "create_browser": client.create_browser(
+            template="t", timeout_s=60, keep_alive=True, metadata={"a": "b"}, priority=1
+        ),
+        "list_browsers": client.list_browsers(states=["running"]),
+        "get_browser": client.get_browser(ID),
+        "release_browser": client.release_browser(ID),
         "run_command": sandbox.run("x", cwd="/", envs={"A": "b"}, user="root", timeout_s=1),
         "list_commands": sandbox.list_commands(states=["exited"]),
         "get_command": command.refresh(),

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from sandbox_client import models
 from sandbox_client._async.concurrency import Callback, invoke
-from sandbox_client._async.starting import begin
 from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
+from sandbox_client._async.waiting import begin
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator
 from typing import Unpack
 
 from sandbox_client import models
+from sandbox_client._async.browsers import AsyncBrowsers
 from sandbox_client._async.pagination import list_all
-from sandbox_client._async.tasks import AsyncTasks
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
-class AsyncOperations(AsyncTasks):
+class AsyncOperations(AsyncBrowsers):
     """Operations beside sandboxes; many need the admin scope."""
 
     async def version(self) -> models.Version:

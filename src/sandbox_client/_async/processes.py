@@ -16,9 +16,9 @@ from sandbox_client._async.commands import (
 )
 from sandbox_client._async.concurrency import Callback
 from sandbox_client._async.pagination import list_all
-from sandbox_client._async.starting import begin
 from sandbox_client._async.terminals import AsyncTerminal
 from sandbox_client._async.transport import AsyncTransport
+from sandbox_client._async.waiting import begin
 from sandbox_client.events import AgentEvent, CommandEvent
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import AgentRunOptions, CommandOptions, TerminalOptions

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from sandbox_client import models
 from sandbox_client._async.concurrency import Callback, invoke, sleep
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.errors import SandboxError, WaitTimeout
-from sandbox_client.protocol.calls import Call, call
+from sandbox_client.errors import NotReady, SandboxError, WaitTimeout
+from sandbox_client.protocol.calls import Call, call, create
 from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.outcomes import describe_wait, is_started
+
+Model = TypeVar("Model", bound=BaseModel)
 
 Progress = Callback[[models.SandboxRead]]
 
@@ -86,3 +91,16 @@ async def _delete_unclaimed(
 
 def _path_of(sandbox_id: str) -> str:
     return f"/v1/sandboxes/{sandbox_id}"
+
+
+async def begin(
+    transport: AsyncTransport, sandbox_path: str, what: str, body: BaseModel, kind: type[Model]
+) -> Model:
+    """Start something to be followed from its first byte; resume a paused sandbox before."""
+    request = create(f"{sandbox_path}/{what}", body, wait=0)
+    try:
+        return await transport.fetch(kind, request)
+    except NotReady:
+        resume = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
+        await transport.fetch(models.SandboxRead, resume)
+    return await transport.fetch(kind, request)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from sandbox_client import models
 from sandbox_client._sync.concurrency import Callback, invoke
-from sandbox_client._sync.starting import begin
 from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
+from sandbox_client._sync.waiting import begin
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event

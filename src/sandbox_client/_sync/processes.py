@@ -16,9 +16,9 @@ from sandbox_client._sync.commands import (
 )
 from sandbox_client._sync.concurrency import Callback
 from sandbox_client._sync.pagination import list_all
-from sandbox_client._sync.starting import begin
 from sandbox_client._sync.terminals import Terminal
 from sandbox_client._sync.transport import Transport
+from sandbox_client._sync.waiting import begin
 from sandbox_client.events import AgentEvent, CommandEvent
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import AgentRunOptions, CommandOptions, TerminalOptions

@@ -7,7 +7,7 @@ from sandbox_client.models.error_codes import ERROR_CODES
 
 if TYPE_CHECKING:
     from sandbox_client.models.commands import CommandOutcome
-    from sandbox_client.models.problems import InputProblem
+    from sandbox_client.models.error_codes import InputProblem
     from sandbox_client.models.sandboxes import SandboxRead
 
 

@@ -101,6 +101,10 @@ class SnapshotNotFound(NotFound):
     code = "snapshot-not-found"
 
 
+class BrowserSessionNotFound(NotFound):
+    code = "browser-session-not-found"
+
+
 class CommandNotFound(NotFound):
     code = "command-not-found"
 

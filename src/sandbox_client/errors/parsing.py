@@ -6,7 +6,7 @@ from functools import cache
 from pydantic import ValidationError
 
 from sandbox_client.errors import ApiError, UnexpectedAnswer
-from sandbox_client.models.problems import Problem
+from sandbox_client.models.error_codes import Problem
 
 _LONGEST_EXCERPT = 200
 

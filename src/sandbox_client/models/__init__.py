@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sandbox_client.models.agent_runs import PermissionMode as PermissionMode
     from sandbox_client.models.backends import BackendRead as BackendRead
     from sandbox_client.models.backends import BackendUpdate as BackendUpdate
+    from sandbox_client.models.browsers import BrowserCreate as BrowserCreate
+    from sandbox_client.models.browsers import BrowserRead as BrowserRead
+    from sandbox_client.models.browsers import BrowserState as BrowserState
     from sandbox_client.models.commands import CommandCreate as CommandCreate
     from sandbox_client.models.commands import CommandInput as CommandInput
     from sandbox_client.models.commands import CommandOutcome as CommandOutcome
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from sandbox_client.models.commands import OutputPiece as OutputPiece
     from sandbox_client.models.error_codes import ERROR_CODES as ERROR_CODES
     from sandbox_client.models.error_codes import ErrorCode as ErrorCode
+    from sandbox_client.models.error_codes import InputProblem as InputProblem
+    from sandbox_client.models.error_codes import Problem as Problem
     from sandbox_client.models.files import ArchiveFormat as ArchiveFormat
     from sandbox_client.models.files import DirectoryCreate as DirectoryCreate
     from sandbox_client.models.files import DirectoryPath as DirectoryPath
@@ -81,8 +86,6 @@ if TYPE_CHECKING:
     from sandbox_client.models.ports import LinkCreate as LinkCreate
     from sandbox_client.models.ports import LinkCreated as LinkCreated
     from sandbox_client.models.ports import PortUrls as PortUrls
-    from sandbox_client.models.problems import InputProblem as InputProblem
-    from sandbox_client.models.problems import Problem as Problem
     from sandbox_client.models.repositories import CiFixMode as CiFixMode
     from sandbox_client.models.repositories import CommitStyle as CommitStyle
     from sandbox_client.models.repositories import FullName as FullName
@@ -200,6 +203,9 @@ _WHERE = {
     "BackendStats": "operations",
     "BackendUpdate": "backends",
     "CheckoutState": "sandboxes",
+    "BrowserCreate": "browsers",
+    "BrowserRead": "browsers",
+    "BrowserState": "browsers",
     "CommandCreate": "commands",
     "CommandInput": "commands",
     "CommandOutcome": "commands",
@@ -240,7 +246,7 @@ _WHERE = {
     "ForgeWrite": "forges",
     "FullName": "repositories",
     "Health": "operations",
-    "InputProblem": "problems",
+    "InputProblem": "error_codes",
     "JobRead": "operations",
     "JobState": "operations",
     "KeepAlive": "sandboxes",
@@ -270,7 +276,7 @@ _WHERE = {
     "PermissionMode": "agent_runs",
     "Port": "wire",
     "PortUrls": "ports",
-    "Problem": "problems",
+    "Problem": "error_codes",
     "QueuePlace": "sandboxes",
     "QueueStats": "operations",
     "READ_CONTROL": "terminals",

@@ -1,4 +1,4 @@
-"""Every error code of the API with its HTTP status and title: the only place where these are written.
+"""Errors on the wire, and every error code of the API with its HTTP status and title: the only place where these are written.
 
 The server's errors and the client's exceptions name a `code` of this table. The classes and their families are in
 `sandbox_server/domain/errors/` and `sandbox_client/errors/by_code.py`.
@@ -6,6 +6,10 @@ The server's errors and the client's exceptions name a `code` of this table. The
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+from pydantic import Field
+
+from sandbox_client.models.wire import ResponseModel
 
 
 class ErrorCode(NamedTuple):
@@ -45,6 +49,7 @@ _TABLE = (
     ErrorCode("backend-not-found", 404, "Backend not found"),
     ErrorCode("job-not-found", 404, "Job not found"),
     ErrorCode("snapshot-not-found", 404, "Snapshot not found"),
+    ErrorCode("browser-session-not-found", 404, "Browser session not found"),
     ErrorCode("command-not-found", 404, "Command not found"),
     ErrorCode("terminal-not-found", 404, "Terminal not found"),
     ErrorCode("agent-run-not-found", 404, "Agent run not found"),
@@ -146,3 +151,28 @@ _TABLE = (
 )
 
 ERROR_CODES: Final[Mapping[str, ErrorCode]] = {each.code: each for each in _TABLE}
+
+
+class InputProblem(ResponseModel):
+    """An invalid part of a request: a field of the body or a parameter."""
+
+    detail: str
+    pointer: str | None = Field(
+        None, description="JSON pointer into the body, for example `#/metadata/team`."
+    )
+    parameter: str | None = Field(
+        None, description="Name of the path parameter, query parameter or header."
+    )
+
+
+class Problem(ResponseModel):
+    """An error (RFC 9457 problem details). `code` is stable; the texts may change."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    remediation: str | None = None
+    request_id: str
+    errors: list[InputProblem] | None = None

@@ -50,6 +50,16 @@ class SandboxChanges(TypedDict, total=False):
     mcp_servers: Mapping[str, Mapping[str, Any]]
 
 
+class BrowserOptions(TypedDict, total=False):
+    template: str | None
+    timeout_s: float
+    keep_alive: bool
+    metadata: Mapping[str, str]
+    user_id: str | None
+    priority: int
+    queue_timeout_s: float | None
+
+
 class ForkOptions(TypedDict, total=False):
     user_id: str | None
     session_id: str | None

@@ -48,6 +48,7 @@ class RetentionJob:
             "sandboxes": await self._remove_all(
                 lambda r: r.remove_ended(periods.ended, job_kinds=[SANDBOX, SERVICES, CHECKOUT])
             ),
+            "browsers": await self._remove_all(lambda r: r.remove_browser_sessions(periods.ended)),
             "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),
             "saves": await self._remove_all(lambda r: r.remove_saves(periods.saves)),
             "pushes": await self._remove_all(lambda r: r.remove_pushes(periods.saves)),

@@ -8,6 +8,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.dml import ReturningDelete
 
 from sandbox_server.db.models import (
+    BrowserSession,
     Command,
     Event,
     GitPush,
@@ -42,6 +43,11 @@ class RetentionRepository:
             delete(Job).where(Job.kind.in_(job_kinds), Job.subject.in_(removed))
         )
         return len(removed)
+
+    async def remove_browser_sessions(self, age: timedelta) -> int:
+        """Remove browser sessions that ended longer than `age` ago."""
+        ended = BrowserSession.ended_at < _now - age
+        return len(await self._remove(BrowserSession.id, where=ended))
 
     async def remove_commands(self, age: timedelta) -> int:
         """Remove commands that ended longer than `age` ago, with their output."""

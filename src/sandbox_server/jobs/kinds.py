@@ -10,6 +10,7 @@ TEMPLATES = "templates"  # a backend's name: list its templates
 TEMPLATE_BUILD = "template-build"  # `{template id}/{backend}`
 AGENT_TEMPLATE = "agent-template"  # a backend's name: build the default template there
 HOUSEKEEPING = "housekeeping"  # "hourly"
+BROWSER_SESSION = "browser-session"  # a browser session's id, until its sandbox is to be deleted
 CHECKOUT = "checkout"  # a sandbox's id: check out the repository that was requested with it
 REPOSITORY = "repository"  # a repository's id: fetch its mirror
 PREPARATION = "preparation"  # a repository's id: prepare the snapshot that its sandboxes start from

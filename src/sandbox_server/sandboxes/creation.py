@@ -1,3 +1,4 @@
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -34,6 +35,8 @@ _COPIED = (
     *("timeout", "on_timeout", "idle_timeout", "auto_resume", "priority", "has_services"),
     "capabilities",
 )
+
+Beside = Callable[[AsyncSession, str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,12 @@ class Creation:
         *,
         sandbox_id: str,
         idempotency: Idempotency | None,
+        beside: Beside | None = None,
     ) -> tuple[str, AddedSandbox | None]:
-        """Insert a sandbox; returns its id, or that of the one that the same request created before."""
+        """Insert a sandbox; returns its id, or that of the one that the same request created before.
+
+        `beside` inserts what belongs to the new sandbox, in the same transaction.
+        """
 
         async def add(offer: Offer | None) -> tuple[str, AddedSandbox | None]:
             async with self._sessions.begin() as session:
@@ -89,9 +96,10 @@ class Creation:
                 )
                 if created != sandbox_id:
                     return created, None
-                return created, await self.add(
-                    session, caller, wanted, sandbox_id=created, offer=offer
-                )
+                added = await self.add(session, caller, wanted, sandbox_id=created, offer=offer)
+                if beside is not None:
+                    await beside(session, created)
+                return created, added
 
         return await self._lookup.attempt(add)
 

@@ -19,7 +19,7 @@ from sandbox_server.providers.protocol.provider import Access, Usage
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.activity import ActivityTracker
 from sandbox_server.sandboxes.changes import Follower
-from sandbox_server.sandboxes.creation import Creation, SessionSandbox
+from sandbox_server.sandboxes.creation import Beside, Creation, SessionSandbox
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 from sandbox_server.sandboxes.targets import Change, Targets, patched, unchanged
@@ -75,12 +75,17 @@ class SandboxController:
         *,
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
+        beside: Beside | None = None,
     ) -> Sandbox:
         """Create a sandbox; it may still be queued or starting at the end of the wait."""
         sandbox_id = new_id()
         with self._waiting.watch(sandbox_id) as watch:
             created, added = await self._creation.create(
-                caller, wanted, sandbox_id=sandbox_id, idempotency=idempotency
+                caller,
+                wanted,
+                sandbox_id=sandbox_id,
+                idempotency=idempotency,
+                beside=beside,
             )
             if added is not None:
                 self._creation.begin(added)

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
+from sandbox_server.domain.computers.browsers import BROWSER_SESSION_PREFIX
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.errors import SandboxNotFound, Superseded
@@ -151,6 +152,9 @@ def _apply(row: Sandbox, transition: Transition, now: datetime) -> Iterator[Sand
 async def _wake_jobs(session: AsyncSession, row: Sandbox, *, wake: bool) -> None:
     if row.state is State.RUNNING and row.has_services and row.services_digest is None:
         await JobRepository(session).due(kinds.SERVICES, row.id)
+    if row.session_id is not None and row.session_id.startswith(BROWSER_SESSION_PREFIX):
+        session_id = row.session_id.removeprefix(BROWSER_SESSION_PREFIX)
+        await JobRepository(session).wake(kinds.BROWSER_SESSION, session_id)
     if wake:
         await JobRepository(session).due(kinds.SANDBOX, row.id)
 

@@ -89,6 +89,9 @@ ROWS = {
     "0017": r"""
         INSERT INTO task_large_file_parts (id, task_id, oid, part, content_sealed) VALUES ('u', 'a', 'o', 1, '\x0c')""",
     "0019": "INSERT INTO task_attempts (task_id, number) VALUES ('a', 1)",
+    "0022": """
+        INSERT INTO browser_sessions (id, tenant_id, key_id, sandbox_id, timeout) VALUES ('x', 't', 'k', 's-running', '1 hour');
+        INSERT INTO browser_drivers (id, session_id, until) VALUES ('y', 'x', '2027-01-01Z')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

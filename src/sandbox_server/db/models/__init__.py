@@ -2,6 +2,7 @@
 
 from sandbox_server.db.models.access import Login, Ticket
 from sandbox_server.db.models.backends import Backend, Snapshot, Template, TemplateBuild
+from sandbox_server.db.models.browsers import BrowserDriver, BrowserSession
 from sandbox_server.db.models.columns import Row
 from sandbox_server.db.models.commands import Command, CommandOutput
 from sandbox_server.db.models.forges import Forge, ForgeBudget, ForgeToken, WebhookDelivery
@@ -27,6 +28,8 @@ __all__ = [
     "TABLES",
     "ApiKey",
     "Backend",
+    "BrowserDriver",
+    "BrowserSession",
     "Command",
     "CommandOutput",
     "Event",

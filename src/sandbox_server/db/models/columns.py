@@ -19,6 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from sandbox_server.domain.commands import CommandKind, CommandState
+from sandbox_server.domain.computers.browsers import SessionState
 from sandbox_server.domain.state import OnTimeout, State, Target
 
 Choices = TypeVar("Choices", bound=StrEnum)
@@ -78,6 +79,7 @@ class Row(DeclarativeBase):
         OnTimeout: Choice(OnTimeout),
         CommandKind: Choice(CommandKind),
         CommandState: Choice(CommandState),
+        SessionState: Choice(SessionState),
     }
 
     created_at: Mapped[datetime] = mapped_column(

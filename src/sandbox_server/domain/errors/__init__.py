@@ -9,7 +9,7 @@ SandboxError
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
-    PullNotFound
+    PullNotFound  BrowserSessionNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -191,6 +191,7 @@ from sandbox_server.domain.errors.limits import (
 )
 from sandbox_server.domain.errors.not_found import (
     BackendNotFound,
+    BrowserSessionNotFound,
     DeliveryNotFound,
     JobNotFound,
     KeyNotFound,
@@ -231,6 +232,7 @@ __all__ = [
     "BackendNotFound",
     "BackendRefused",
     "BackendUnavailable",
+    "BrowserSessionNotFound",
     "BundleRefused",
     "CheckoutFailed",
     "CheckoutRefused",

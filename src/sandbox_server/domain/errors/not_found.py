@@ -41,6 +41,12 @@ class SnapshotNotFound(NotFound):
     noun = "snapshot"
 
 
+class BrowserSessionNotFound(NotFound):
+    code = "browser-session-not-found"
+    noun = "browser session"
+    remediation = "List the sessions with GET /v1/browsers. Ended ones are deleted after some days; those of other tenants are not visible."
+
+
 class DeliveryNotFound(NotFound):
     code = "delivery-not-found"
     noun = "webhook delivery"

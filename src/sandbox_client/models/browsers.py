@@ -1,0 +1,64 @@
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from sandbox_client.models.wire import Labels, Name, RequestModel, ResponseModel, Seconds
+
+BrowserTimeout = Annotated[
+    float,
+    Field(
+        ge=60,
+        le=21600,
+        allow_inf_nan=False,
+        strict=True,
+        description="The session ends this many seconds after its browser has started.",
+    ),
+]
+
+
+class BrowserState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    ERROR = "error"
+    TIMED_OUT = "timed_out"
+    COMPLETED = "completed"
+
+
+class BrowserCreate(RequestModel):
+    """A session of a browser in a sandbox of its own."""
+
+    template: Name | None = Field(
+        default=None, description="A template with a browser. Default: `browser`."
+    )
+    timeout_s: BrowserTimeout = 3600
+    keep_alive: bool = Field(
+        default=False,
+        description="Whether the session continues after its last driver has disconnected.",
+    )
+    metadata: Labels = Field(default_factory=dict)
+    user_id: Name | None = None
+    priority: int = Field(default=0, ge=-100, le=100, strict=True)
+    queue_timeout_s: Seconds | None = Field(
+        default=None, description="The session fails if its sandbox has no slot within this time."
+    )
+
+
+class BrowserRead(ResponseModel):
+    """A session of a browser. The end of the session deletes its sandbox."""
+
+    id: str
+    sandbox_id: str
+    state: BrowserState
+    state_reason: str | None
+    keep_alive: bool
+    timeout_s: float
+    metadata: dict[str, str]
+    created_at: datetime
+    started_at: datetime | None
+    connect_by: datetime | None = Field(
+        description="The session ends if no driver has connected until then."
+    )
+    expires_at: datetime | None
+    ended_at: datetime | None

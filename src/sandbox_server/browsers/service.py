@@ -1,0 +1,159 @@
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.browsers import transitions
+from sandbox_server.browsers.reconciler import advance
+from sandbox_server.browsers.repository import BrowserSessionRepository
+from sandbox_server.db.models import BrowserSession
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.computers.browsers import (
+    BROWSER_SESSION_PREFIX,
+    CONNECT_WITHIN,
+    SessionState,
+    new_session_id,
+)
+from sandbox_server.domain.requests import Idempotency, SandboxRequest
+from sandbox_server.domain.state import OnTimeout, State
+from sandbox_server.jobs.kinds import BROWSER_SESSION
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+from sandbox_server.sandboxes.service import WAIT, SandboxController
+
+BROWSER_TEMPLATE = "browser"
+DEFAULT_TIMEOUT = timedelta(hours=1)
+
+# The sandbox's own timeout is for the case that no server ends its session.
+_MARGIN = CONNECT_WITHIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRequest:
+    """A requested session; None leaves a value to the defaults."""
+
+    template: str | None = None
+    timeout: timedelta = DEFAULT_TIMEOUT
+    keep_alive: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    user_id: str | None = None
+    priority: int = 0
+    queue_timeout: timedelta | None = None
+
+
+class BrowserSessions:
+    """Use cases of browser sessions. Each has a sandbox of its own, which is deleted at its end."""
+
+    def __init__(self, sessions: Sessions, controller: SandboxController) -> None:
+        self._sessions = sessions
+        self._controller = controller
+
+    async def create(
+        self,
+        caller: Caller,
+        wanted: SessionRequest,
+        *,
+        idempotency: Idempotency | None = None,
+        wait: timedelta = WAIT,
+    ) -> BrowserSession:
+        """Create a session; it may still be pending at the end of the wait."""
+        session_id = new_session_id()
+
+        async def add(session: AsyncSession, sandbox_id: str) -> None:
+            row = _row(caller, wanted, session_id=session_id, sandbox_id=sandbox_id)
+            await BrowserSessionRepository(session).add(row)
+            now = await SandboxRepository(session).clock()
+            await JobRepository(session).due(BROWSER_SESSION, session_id, now + CONNECT_WITHIN)
+
+        sandbox = await self._controller.create(
+            caller,
+            _sandbox_request(wanted, session_id),
+            idempotency=idempotency,
+            wait=wait,
+            beside=add,
+        )
+        async with without_transaction(self._sessions) as session:
+            row = await BrowserSessionRepository(session).get_of_sandbox(sandbox.id)
+        if row.state is SessionState.PENDING and sandbox.state is State.RUNNING:
+            return await self._advance(row.id)
+        return row
+
+    async def get(self, caller: Caller, session_id: str) -> BrowserSession:
+        async with without_transaction(self._sessions) as session:
+            return await BrowserSessionRepository(session).get(
+                session_id, tenant_id=caller.tenant_id
+            )
+
+    async def list_page(
+        self,
+        caller: Caller,
+        *,
+        states: Collection[SessionState] = (),
+        labels: Mapping[str, Any] | None = None,
+        limit: int,
+        before: str | None = None,
+    ) -> Sequence[BrowserSession]:
+        """List a tenant's sessions, newest first, starting after the id `before`."""
+        async with without_transaction(self._sessions) as session:
+            return await BrowserSessionRepository(session).list_page(
+                caller.tenant_id,
+                states=states,
+                labels=dict(labels or {}),
+                limit=limit,
+                before=before,
+            )
+
+    async def release(
+        self, caller: Caller, session_id: str, *, reason: str = "Released by API request."
+    ) -> BrowserSession:
+        """End a session; its sandbox is deleted. One that has ended stays as it is."""
+        async with self._sessions.begin() as session:
+            repository = BrowserSessionRepository(session)
+            row, now = await repository.lock(session_id, tenant_id=caller.tenant_id)
+            await _end(session, row, reason, now)
+        return row
+
+    async def _advance(self, session_id: str) -> BrowserSession:
+        async with self._sessions.begin() as session:
+            row, now = await BrowserSessionRepository(session).lock(session_id)
+            found = await SandboxRepository(session).find(row.sandbox_id)
+            advance(row, None if found is None else found[0], now)
+            await JobRepository(session).due(BROWSER_SESSION, row.id, row.connect_by)
+        return row
+
+
+async def _end(session: AsyncSession, row: BrowserSession, reason: str, now: datetime) -> None:
+    if row.ended_at is None:
+        transitions.end(row, SessionState.COMPLETED, reason, now)
+        await JobRepository(session).due(BROWSER_SESSION, row.id)
+
+
+def _row(
+    caller: Caller, wanted: SessionRequest, *, session_id: str, sandbox_id: str
+) -> BrowserSession:
+    return BrowserSession(
+        id=session_id,
+        tenant_id=caller.tenant_id,
+        key_id=caller.key_id,
+        sandbox_id=sandbox_id,
+        keep_alive=wanted.keep_alive,
+        timeout=wanted.timeout,
+        labels=dict(wanted.metadata),
+        settings=dict(wanted.settings),
+    )
+
+
+def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
+    return SandboxRequest(
+        template=wanted.template or BROWSER_TEMPLATE,
+        session_id=f"{BROWSER_SESSION_PREFIX}{session_id}",
+        user_id=wanted.user_id,
+        timeout=wanted.timeout + _MARGIN,
+        on_timeout=OnTimeout.DELETE,
+        priority=wanted.priority,
+        queue_timeout=wanted.queue_timeout,
+    )

@@ -1,0 +1,53 @@
+from datetime import datetime, timedelta
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sandbox_server.db.models.columns import Document, Id, Row, Switch, one_of
+from sandbox_server.db.models.tenants import Tenant
+from sandbox_server.domain.computers.browsers import SessionState
+
+
+class BrowserSession(Row):
+    """A session of a browser, which has a sandbox of its own."""
+
+    __tablename__ = "browser_sessions"
+    __table_args__ = (
+        one_of("state", *SessionState),
+        CheckConstraint(
+            "(ended_at IS NOT NULL) = (state IN ('completed', 'error', 'timed_out'))",
+            name="ended_at",
+        ),
+        Index(None, "tenant_id", "id"),
+        Index(None, "sandbox_id", unique=True),
+        Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)  # a UUID of version 7
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    key_id: Mapped[Id]
+    sandbox_id: Mapped[Id]
+    state: Mapped[SessionState] = mapped_column(server_default=SessionState.PENDING)
+    state_reason: Mapped[str | None]
+    keep_alive: Mapped[Switch]
+    timeout: Mapped[timedelta]
+    labels: Mapped[Document] = mapped_column("metadata")
+    settings: Mapped[Document]
+    connect_by: Mapped[datetime | None]  # until a driver has connected
+    expires_at: Mapped[datetime | None]
+    left_at: Mapped[datetime | None]  # when the last driver left
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    proxy_bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class BrowserDriver(Row):
+    """A connected driver of a session; a server extends the rows of its own connections."""
+
+    __tablename__ = "browser_drivers"
+    __table_args__ = (Index(None, "session_id"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    session_id: Mapped[Id] = mapped_column(ForeignKey(BrowserSession.id, ondelete="CASCADE"))
+    until: Mapped[datetime]
