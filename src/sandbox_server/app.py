@@ -52,6 +52,7 @@ from sandbox_server.tasks import api as tasks
 from sandbox_server.tasks import api_history as task_history
 from sandbox_server.tasks.overlaps import api as task_overlaps
 from sandbox_server.templates import api as templates
+from sandbox_server.templates import api_capabilities as capabilities
 from sandbox_server.terminals import api as terminals
 from sandbox_server.tools import api as mcp
 from sandbox_server.verbs import api as verbs
@@ -70,6 +71,7 @@ _ROUTES = (
         snapshots,
         browsers,
         templates,
+        capabilities,
         files,
         events,
         logs,

@@ -15,6 +15,7 @@ from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
+from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
 from sandbox_server.events.service import Timelines
 from sandbox_server.files.archives import Archives
 from sandbox_server.files.contents import FileContents
@@ -45,6 +46,7 @@ from sandbox_server.task_services import TaskServices
 from sandbox_server.tasks.history import TaskHistory
 from sandbox_server.tasks.overlaps.service import TaskOverlaps
 from sandbox_server.tasks.service import Tasks
+from sandbox_server.templates.capabilities import TemplateCapabilities
 from sandbox_server.templates.catalog import Catalog
 from sandbox_server.templates.lookup import TemplateLookup
 from sandbox_server.terminals.service import Terminals
@@ -72,6 +74,7 @@ class Core:
     service_config: ServiceConfigWriter
     snapshots: SnapshotService
     template_lookup: TemplateLookup
+    declared_capabilities: DeclaredCapabilities = NOTHING_DECLARED
     public_address: PublicAddress
     forges: Forges
     repositories: Repositories
@@ -119,6 +122,7 @@ class Components:
     sandbox_views: SandboxViews
     snapshots: SnapshotService
     catalog: Catalog
+    template_capabilities: TemplateCapabilities
     verbs: Verbs
     forges: Forges
     forge_views: ForgeViews
@@ -198,6 +202,9 @@ def build_components(core: Core) -> Components:
         ),
         snapshots=core.snapshots,
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
+        template_capabilities=TemplateCapabilities(
+            sessions, core.backends, core.declared_capabilities
+        ),
         verbs=Verbs(controller, commands, contents),
         forges=core.forges,
         tasks=core.task_services.tasks,

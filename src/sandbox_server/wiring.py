@@ -256,6 +256,7 @@ def _assemble(
         service_config=lifecycle.service_config,
         snapshots=use_cases.snapshots,
         template_lookup=use_cases.lookup,
+        declared_capabilities=declared,
         public_address=public_address,
     )
     return Server(build_components(core), scheduler, retention_job, shutdown_pauser)

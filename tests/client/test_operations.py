@@ -168,6 +168,7 @@ def calls_of(client):
         "get_port": sandbox.ports.get(80),
         "create_link": sandbox.ports.link(80, ttl_s=60, path="/x"),
         "list_templates": client.list_templates(),
+        "get_capabilities": client.get_capabilities(),
         "create_template": client.create_template("t", **build),
         "get_template": client.get_template("t"),
         "delete_template": client.delete_template("t"),

@@ -19,6 +19,10 @@ class Templates:
         """List your own and shared templates, newest first."""
         return list_all(self._transport, "/v1/templates", models.Page[models.TemplateRead])
 
+    def get_capabilities(self) -> models.CapabilityMatrix:
+        """Get which templates have which capabilities, and at which backends they are ready."""
+        return self._transport.fetch(models.CapabilityMatrix, call("GET", "/v1/capabilities"))
+
     def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> models.TemplateRead:
         """Create a template and start its builds; new sandboxes wait until it is ready."""
         request = create(

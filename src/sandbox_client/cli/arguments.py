@@ -89,6 +89,13 @@ def add_port(parser: argparse.ArgumentParser) -> None:
 def add_creation(parser: argparse.ArgumentParser, *, timeout: str) -> None:
     add = parser.add_argument
     add("--template", metavar="TEMPLATE", help="template (default: the server's default template)")
+    add(
+        "--capability",
+        action="append",
+        default=[],
+        metavar="CAPABILITY",
+        help="capability that the template must have, like desktop or browser; may be repeated",
+    )
     add("--name", metavar="NAME", help="name of the sandbox (the label `name`)")
     add("-e", "--env", **ENV)
     add(

@@ -147,9 +147,12 @@ if TYPE_CHECKING:
     from sandbox_client.models.tasks import TaskStage as TaskStage
     from sandbox_client.models.tasks import TaskState as TaskState
     from sandbox_client.models.tasks import TaskWait as TaskWait
+    from sandbox_client.models.templates import BackendCapabilities as BackendCapabilities
+    from sandbox_client.models.templates import CapabilityMatrix as CapabilityMatrix
     from sandbox_client.models.templates import TemplateBuildLog as TemplateBuildLog
     from sandbox_client.models.templates import TemplateBuildRead as TemplateBuildRead
     from sandbox_client.models.templates import TemplateBuildState as TemplateBuildState
+    from sandbox_client.models.templates import TemplateCapabilitiesRead as TemplateCapabilitiesRead
     from sandbox_client.models.templates import TemplateCreate as TemplateCreate
     from sandbox_client.models.templates import TemplateName as TemplateName
     from sandbox_client.models.templates import TemplateRead as TemplateRead
@@ -335,6 +338,9 @@ _WHERE = {
     "TaskStage": "tasks",
     "TaskState": "tasks",
     "TaskWait": "tasks",
+    "BackendCapabilities": "templates",
+    "CapabilityMatrix": "templates",
+    "TemplateCapabilitiesRead": "templates",
     "TemplateBuildLog": "templates",
     "TemplateBuildRead": "templates",
     "TemplateBuildState": "templates",

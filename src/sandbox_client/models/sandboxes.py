@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sandbox_client.models.services import ServicesRead
 from sandbox_client.models.wire import (
+    Capability,
     Envs,
     Labels,
     Name,
@@ -118,6 +119,14 @@ IdleTimeout = Annotated[
 ]
 
 
+Capabilities = Annotated[
+    list[Capability],
+    Field(
+        max_length=16,
+        description="Capabilities that the template must have, for example `desktop`. Without `template`, they select it: "
+        "your tenant's default where it has them, else the template with the fewest further ones.",
+    ),
+]
 Branch = Annotated[Storable, Field(min_length=1, max_length=200)]
 Directory = Annotated[Storable, Field(pattern="^/[^/]", max_length=1024)]
 
@@ -190,6 +199,7 @@ class SessionSandbox(RequestModel):
     """Parameters of the sandbox if the session has none yet. Omitted fields take your tenant's defaults."""
 
     template: Name | None = None
+    capabilities: Capabilities = Field(default_factory=list)
     backend: Name | None = None
     agent_type: Name | None = None
     user_id: Name | None = None

@@ -180,3 +180,30 @@ class TemplateRead(ResponseModel):
     ] = Field(default_factory=list)
     created_at: datetime
     builds: list[TemplateBuildRead]
+
+
+class TemplateCapabilitiesRead(ResponseModel):
+    """A template's capabilities, and its state at each backend."""
+
+    name: str
+    shared: Annotated[bool, Field(description="Whether it is available to all tenants.")]
+    capabilities: list[str]
+    backends: Annotated[
+        dict[str, str],
+        Field(description="State by backend: `ready`, `building` or `missing`."),
+    ]
+
+
+class BackendCapabilities(ResponseModel):
+    """The capabilities of the templates that are ready at a backend."""
+
+    name: str
+    capabilities: list[str]
+
+
+class CapabilityMatrix(ResponseModel):
+    """Which templates have which capabilities, and at which backends."""
+
+    capabilities: Annotated[list[str], Field(description="All capabilities, by name.")]
+    templates: list[TemplateCapabilitiesRead]
+    backends: list[BackendCapabilities]

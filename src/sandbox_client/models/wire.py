@@ -19,6 +19,9 @@ _LARGEST_ENVS = 512 * 1024
 Item = TypeVar("Item")
 
 
+Capability = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,31}$")]
+
+
 class RequestModel(BaseModel):
     """Base of request bodies; unknown fields are rejected."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # `sbx` would load all models for one verb
 
 class SessionSandboxOptions(TypedDict, total=False):
     template: str | None
+    capabilities: Sequence[str]
     backend: str | None
     agent_type: str | None
     user_id: str | None

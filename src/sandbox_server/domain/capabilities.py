@@ -4,8 +4,11 @@ Those of the bundled templates: `code` (interpreter on port 49999), `desktop` (d
 (Chromium with CDP) and `mcp` (tool server). Operators and tenants may declare others for their own templates.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.templates import KnownTemplate
 
 NAME = "^[a-z][a-z0-9-]{0,31}$"
 
@@ -42,5 +45,97 @@ class DeclaredCapabilities:
 NOTHING_DECLARED = DeclaredCapabilities()
 
 
-def in_words(capabilities: Collection[str]) -> str:
+def select_template(
+    templates: Sequence[KnownTemplate],
+    wanted: Collection[str],
+    *,
+    candidates: Collection[str],
+    preferred: Sequence[str] = (),
+    declared: DeclaredCapabilities = NOTHING_DECLARED,
+) -> str:
+    """Select a template that has the capabilities at a candidate backend.
+
+    A preferred one precedes the others; of these, usable ones precede those that are being built. Then the one with the fewest
+    further capabilities, the smallest memory and the first name is selected, a shared one before the tenant's own.
+    """
+    having = [template for template in templates if template.capabilities.issuperset(wanted)]
+    if not having:
+        raise InvalidRequest(_none_has(templates, wanted, declared))
+    available = [template for template in having if _is_at(template, candidates)]
+    if not available:
+        raise InvalidRequest(_elsewhere(having, wanted, candidates))
+    by_name = {template.name: template for template in available}
+    for name in preferred:
+        if name in by_name:
+            return name
+    return min(available, key=lambda template: _rank(template, candidates)).name
+
+
+def require_capabilities(
+    template: str, available: Collection[str], wanted: Collection[str]
+) -> None:
+    """Refuse a template that lacks requested capabilities."""
+    missing = set(wanted) - set(available)
+    if missing:
+        raise InvalidRequest(
+            f"The template {template!r} does not have {_capabilities(missing)}. It has: {_list(available)}. "
+            "Omit `template` to select one by `capabilities`."
+        )
+
+
+def _is_at(template: KnownTemplate, candidates: Collection[str]) -> bool:
+    return not (template.sizes.keys() | template.building).isdisjoint(candidates)
+
+
+def _rank(template: KnownTemplate, candidates: Collection[str]) -> tuple[bool, int, bool, int, str]:
+    there = [size.memory_mb or 0 for name, size in template.sizes.items() if name in candidates]
+    return (
+        not there,
+        len(template.capabilities),
+        template.is_own,
+        min(there, default=0),
+        template.name,
+    )
+
+
+def _none_has(
+    templates: Sequence[KnownTemplate], wanted: Collection[str], declared: DeclaredCapabilities
+) -> str:
+    said = f"No template has {_capabilities(wanted)}."
+    known = {template.name for template in templates}
+    offered = [
+        f"{each.name} ({_list(each.capabilities)})" for each in templates if each.capabilities
+    ]
+    if offered:
+        said += f" Templates with capabilities: {', '.join(sorted(offered))}."
+    unbuilt = [
+        name
+        for name, capabilities in sorted(declared.bundled.items())
+        if name not in known and capabilities.issuperset(wanted)
+    ]
+    if unbuilt:
+        said += (
+            f" {unbuilt[0]!r} has {'it' if len(set(wanted)) == 1 else 'them'} and is bundled with the server, but not built: "
+            f"`sandbox-server template build {unbuilt[0]}`."
+        )
+    return said
+
+
+def _elsewhere(
+    having: Sequence[KnownTemplate], wanted: Collection[str], candidates: Collection[str]
+) -> str:
+    names = ", ".join(sorted(template.name for template in having))
+    places = sorted({name for template in having for name in (*template.sizes, *template.building)})
+    where = f"only at {', '.join(places)}" if places else "not ready at any backend"
+    return (
+        f"The templates with {_capabilities(wanted)} ({names}) are {where}, "
+        f"not at {' or '.join(candidates)}."
+    )
+
+
+def _capabilities(names: Collection[str]) -> str:
+    return f"the {'capability' if len(set(names)) == 1 else 'capabilities'} {_list(names)}"
+
+
+def _list(capabilities: Collection[str]) -> str:
     return ", ".join(sorted(capabilities)) or "none"

@@ -24,6 +24,10 @@ class PlacementDecision:
     """Set if the template is one of the tenant's own."""
     candidates: tuple[str, ...] = ()
     defaults: Defaults
+    wanted: frozenset[str] = frozenset()
+    """Capabilities that the template must have."""
+    preferred: tuple[str, ...] = ()
+    """Templates to select first by capability."""
     resources: Mapping[str, Any] = field(default_factory=dict)
     has_services: bool = False
     capabilities: frozenset[str] = frozenset()
@@ -47,6 +51,9 @@ def choose(
         raise NoBackend
     rule = find_rule(rules, request, template=request.template or defaults.template)
     effective = defaults.overridden(rule)
+    wanted = request.capabilities
+    if not wanted and not request.template and "template" not in rule:
+        wanted = frozenset(rule.get("capabilities", ()))
     renamed = "template" in rule.get("match", {}) and "template" in rule
     if request.backend is not None:  # an explicit backend does not overflow
         candidates: tuple[str, ...] = (_known(request.backend, overflow),)
@@ -57,6 +64,8 @@ def choose(
         candidates=candidates,
         defaults=effective,
         resources={**rule.get("resources", {}), **request.resources},
+        wanted=wanted,
+        preferred=(effective.template,),
         meanwhile=None if request.template else effective.meanwhile,
     )
 

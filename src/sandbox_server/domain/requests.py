@@ -38,6 +38,8 @@ class SandboxRequest:
     """A requested sandbox; None leaves a value to the defaults."""
 
     template: str | None = None
+    capabilities: frozenset[str] = frozenset()
+    """Capabilities that the template must have; without a template, they select it."""
     backend: str | None = None
     agent_type: str | None = None
     user_id: str | None = None

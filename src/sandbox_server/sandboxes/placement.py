@@ -4,13 +4,19 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Snapshot, Tenant
-from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
+from sandbox_server.domain.capabilities import (
+    NOTHING_DECLARED,
+    DeclaredCapabilities,
+    require_capabilities,
+    select_template,
+)
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.placement import PlacementDecision, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, PreparedSnapshot, SandboxRequest
 from sandbox_server.domain.templates import KnownTemplate, TemplateReference
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
+from sandbox_server.templates.capabilities import with_declared
 from sandbox_server.templates.lookup import Offer, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 
@@ -46,6 +52,7 @@ class Placement:
         Raises `TemplateNotRecorded` if providers have to be asked first.
         """
         decision = await self._decide(session, tenant, request, offer=offer)
+        require_capabilities(decision.template, decision.capabilities, decision.wanted)
         if request.prepared is None:
             return decision
         return await _at_prepared(session, tenant, decision, request.prepared)
@@ -60,12 +67,11 @@ class Placement:
     ) -> PlacementDecision:
         if request.template is not None:
             request = replace(request, template=str(_parse(request.template)))
-        decision = choose(
-            request,
-            defaults=self._defaults.overridden(tenant.defaults),
-            rules=tenant.rules,
-            overflow=self._overflow,
-        )
+        decision = self._choose(tenant, request)
+        if decision.wanted and request.template is None:
+            selected = await self._select_template(session, tenant, decision)
+            named = replace(request, template=selected, capabilities=decision.wanted)
+            decision = self._choose(tenant, named)
         reference = _parse(decision.template)
         snapshot = await TemplateRepository(session).find_snapshot(reference, tenant_id=tenant.id)
         if snapshot is not None:
@@ -87,6 +93,26 @@ class Placement:
         if known is None:
             raise TemplateNotFound(decision.template)
         return of_template(decision, known)
+
+    def _choose(self, tenant: Tenant, request: SandboxRequest) -> PlacementDecision:
+        return choose(
+            request,
+            defaults=self._defaults.overridden(tenant.defaults),
+            rules=tenant.rules,
+            overflow=self._overflow,
+        )
+
+    async def _select_template(
+        self, session: AsyncSession, tenant: Tenant, decision: PlacementDecision
+    ) -> str:
+        recorded = await TemplateRepository(session).list_known(tenant_id=tenant.id)
+        return select_template(
+            with_declared(recorded, self._backends, self._declared),
+            decision.wanted,
+            candidates=decision.candidates,
+            preferred=decision.preferred,
+            declared=self._declared,
+        )
 
     async def _find_known(
         self, session: AsyncSession, tenant: Tenant, reference: TemplateReference

@@ -133,6 +133,8 @@ def _labels(request: Request) -> dict[str, str]:
 def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     fields = request_fields(body)
     fields.pop("repository", None)  # its id is not known here
+    if "capabilities" in fields:
+        fields["capabilities"] = frozenset(fields["capabilities"])
     if "on_timeout" in fields:
         fields["on_timeout"] = OnTimeout(fields["on_timeout"])
     return fields

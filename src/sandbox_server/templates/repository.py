@@ -45,6 +45,16 @@ class TemplateRepository:
             return None
         return _as_known(own or rows) if rows else None
 
+    async def list_known(self, *, tenant_id: str) -> Sequence[KnownTemplate]:
+        """List the tenant's own and the shared templates by name; an own one hides a shared one of its name."""
+        query = _with_backends().where(_exists, _visible_to(tenant_id))
+        rows: dict[str, list[Row[*_BackendRow]]] = {}
+        for row in (await self._session.execute(query)).all():
+            rows.setdefault(row.id, []).append(row)
+        known = sorted(map(_as_known, rows.values()), key=lambda template: template.is_own)
+        by_name = {template.name: template for template in known}
+        return [by_name[name] for name in sorted(by_name)]
+
     async def _rows_of(
         self, wanted: ColumnElement[bool], *, tenant_id: str
     ) -> Sequence[Row[*_BackendRow]]:

@@ -48,6 +48,12 @@ async def test_sbx__sandbox_from_create_to_rm(sbx, tmp_path):
     assert "stopped" in sbx("ls", "--all", "--metadata", "team=core").stdout
 
 
+def test_sbx_create__an_unavailable_capability_is_an_error(sbx):
+    done = sbx("create", "--capability", "mcp", "--capability", "no-such")
+    assert done.returncode == 1
+    assert "No template has the capabilities mcp, no-such." in done.stderr
+
+
 def test_lifecycle_verbs__error_with_one_sandbox_does_not_stop_the_others(sbx, web):
     done = sbx("--json", "pause", "missing", web)
     assert done.returncode == 1

@@ -58,11 +58,14 @@ async def test_agent_template__it_is_built_at_the_first_start_and_becomes_the_de
         assert "is being built" in meanwhile["template_note"]
         awaiting = await server.create(template="agent", wait=0)
         assert awaiting["state"] == "queued"
+        by_capability = await server.create(capabilities=["mcp"], wait=0)
+        assert (by_capability["state"], by_capability["template"]) == ("queued", "agent")
         assert "'agent' is being built at local" in awaiting["queue"]["reason"]
         held.let_go()
         served = await server.becomes(awaiting["id"], "running")
         assert served["template"] == "agent"
         assert served["resources"]["memory_mb"] == 256
+        assert (await server.becomes(by_capability["id"], "running"))["capabilities"] == ["mcp"]
         by_default = await server.create()
         assert (by_default["template"], by_default["template_note"]) == ("agent", None)
         assert (await server.create(template="base"))["template_note"] is None

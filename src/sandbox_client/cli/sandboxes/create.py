@@ -59,6 +59,7 @@ def _wanted(args: argparse.Namespace) -> SandboxOptions:
         metadata[NAME] = args.name
     return {
         "template": args.template,
+        "capabilities": args.capability,
         "backend": args.backend,
         "session_id": args.session,
         "metadata": metadata,
