@@ -20,6 +20,9 @@ from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
 from sandbox_server.browsers import api as browsers
+from sandbox_server.browsers import api_links as browser_links
+from sandbox_server.browsers.api_links import ROUTE_PATH as BROWSER_PATH
+from sandbox_server.browsers.api_links import BrowserRoute
 from sandbox_server.commands import api as commands
 from sandbox_server.components import Components
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
@@ -65,6 +68,7 @@ _ROUTES = (
         sandboxes,
         forks,
         ports,
+        browser_links,
         commands,
         agent_runs,
         terminals,
@@ -127,8 +131,9 @@ def _routes() -> tuple[BaseRoute, ...]:
     """
     path_proxy = Route(PROXY_PATH, PathProxy(), include_in_schema=False)
     git = Route(GIT_PATH, GitRoute(), include_in_schema=False)
+    browser = Route(BROWSER_PATH, BrowserRoute(), include_in_schema=False)
     listed = (route for module in _ROUTES for route in module.router.routes)
-    routes = (*listed, path_proxy, git, *mcp.router.routes)
+    routes = (*listed, path_proxy, git, browser, *mcp.router.routes)
     for route in routes:
         if isinstance(route, APIRoute):
             route.unique_id = route.name
@@ -144,6 +149,7 @@ def _add_middleware(app: FastAPI, components: Components) -> None:
     app.add_middleware(
         Authentication,
         authenticator=components.authenticator,
+        path_tokens=components.browser_tokens,
         metrics=MetricsAccess(settings.metrics_token),
         public_address=components.public_address,
     )
@@ -168,6 +174,7 @@ def _add_middleware(app: FastAPI, components: Components) -> None:
         public_address=components.public_address,
         authenticator=components.authenticator,
         port_proxy=components.port_proxy,
+        browsers=components.browser_hosts,
         requests=requests,
         streams=streams,
     )

@@ -10,7 +10,12 @@ from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.server_proxy import AgentServerProxy
+from sandbox_server.browsers.api_links import BrowserHosts
+from sandbox_server.browsers.cdp.proxy import CdpProxy
 from sandbox_server.browsers.service import BrowserSessions
+from sandbox_server.browsers.tokens import BrowserTokens
+from sandbox_server.browsers.urls import BrowserLinks
+from sandbox_server.browsers.webdriver import WebDriverProxy
 from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
@@ -112,6 +117,11 @@ class Components:
     archives: Archives
     port_proxy: PortProxy
     port_links: PortLinks
+    browser_tokens: BrowserTokens
+    browser_links: BrowserLinks
+    browser_hosts: BrowserHosts
+    cdp_proxy: CdpProxy
+    webdriver_proxy: WebDriverProxy
     streams: StreamHub
     event_streams: EventStreams
     timelines: Timelines
@@ -159,6 +169,9 @@ def build_components(core: Core) -> Components:
     service_logs = ServiceLogRecorder(sessions, controller, commands, core.sandbox_access)
     service_health = ServiceHealth(sessions, controller.reach_into)
     port_proxy = PortProxy(controller, authenticator)
+    browser_tokens = BrowserTokens(core.vault, authenticator)
+    browser_links = BrowserLinks(core.public_address, browser_tokens)
+    cdp_proxy = CdpProxy(controller, port_proxy)
     service_proxy = ServiceProxy(port_proxy, core.service_config)
     locks, file_access = Locks(sessions), FileAccess(controller)
     path_locks = PathLocks(locks)
@@ -190,6 +203,11 @@ def build_components(core: Core) -> Components:
         archives=Archives(file_access),
         port_proxy=port_proxy,
         port_links=PortLinks(tickets, core.public_address),
+        browser_tokens=browser_tokens,
+        browser_links=browser_links,
+        browser_hosts=BrowserHosts(cdp_proxy, browser_tokens),
+        cdp_proxy=cdp_proxy,
+        webdriver_proxy=WebDriverProxy(port_proxy),
         streams=streams,
         event_streams=EventStreams(streams, authenticator),
         timelines=Timelines(sessions, service_logs),
@@ -198,7 +216,7 @@ def build_components(core: Core) -> Components:
         service_logs=service_logs,
         tool_servers=ToolServerProxy(controller, service_proxy),
         sandbox_views=SandboxViews(
-            sessions, core.backends, core.vault, core.public_address, service_health
+            sessions, core.backends, core.vault, core.public_address, service_health, browser_links
         ),
         snapshots=core.snapshots,
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),

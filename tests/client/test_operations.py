@@ -166,6 +166,7 @@ def calls_of(client):
         "read_logs": client.logs([ID], after=1, sources=["command"], follow=False),
         "read_sandbox_logs": sandbox.logs(tail=1, sources=["command"]),
         "get_port": sandbox.ports.get(80),
+        "create_browser_links": sandbox.browser.links(ttl_s=60),
         "create_link": sandbox.ports.link(80, ttl_s=60, path="/x"),
         "list_templates": client.list_templates(),
         "get_capabilities": client.get_capabilities(),

@@ -39,6 +39,21 @@ class Ports:
         )
 
 
+class BrowserAccess:
+    """URLs of the browser in a sandbox. Requests to them resume a paused sandbox."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    def links(self, *, ttl_s: float | None = None) -> models.BrowserLinkRead:
+        """Create URLs for CDP, WebDriver and people that work without an API key until they expire."""
+        body = request_body(models.BrowserLinkCreate, {"ttl_s": ttl_s})
+        return self._transport.fetch(
+            models.BrowserLinkRead, call("POST", f"{self._path}/links", body)
+        )
+
+
 class Sandbox(Lifecycle, Processes):
     """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
@@ -48,6 +63,7 @@ class Sandbox(Lifecycle, Processes):
         super().__init__(transport, record, is_ours=is_ours)
         self.files = Files(transport, f"{self._path}/files")
         self.ports = Ports(transport, f"{self._path}/ports")
+        self.browser = BrowserAccess(transport, f"{self._path}/browser")
 
     @property
     def mcp(self) -> McpAddress:

@@ -321,6 +321,14 @@ class AgentsNotRunning(ApiError):
     code = "agent-server-not-running"
 
 
+class BrowserNotRunning(ApiError):
+    code = "browser-not-running"
+
+
+class BrowserPathNotFound(NotFound):
+    code = "browser-path-not-found"
+
+
 class ToolsRefused(ApiError):
     code = "tools-refused"
 

@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from sandbox_client.models.operations import TenantStats as TenantStats
     from sandbox_client.models.operations import TimelineEntry as TimelineEntry
     from sandbox_client.models.operations import Version as Version
+    from sandbox_client.models.ports import BrowserLinkCreate as BrowserLinkCreate
+    from sandbox_client.models.ports import BrowserLinkRead as BrowserLinkRead
     from sandbox_client.models.ports import LinkCreate as LinkCreate
     from sandbox_client.models.ports import LinkCreated as LinkCreated
     from sandbox_client.models.ports import PortUrls as PortUrls
@@ -205,6 +207,8 @@ _WHERE = {
     "BackendReadiness": "operations",
     "BackendStats": "operations",
     "BackendUpdate": "backends",
+    "BrowserLinkCreate": "ports",
+    "BrowserLinkRead": "ports",
     "CheckoutState": "sandboxes",
     "BrowserCreate": "browsers",
     "BrowserRead": "browsers",

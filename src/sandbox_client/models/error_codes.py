@@ -108,6 +108,8 @@ _TABLE = (
     ErrorCode("port-silent", 504, "Server in the sandbox did not respond in time"),
     ErrorCode("tools-not-running", 502, "Tool server is not running"),
     ErrorCode("agent-server-not-running", 502, "Agent server is not running"),
+    ErrorCode("browser-not-running", 502, "Browser is not running"),
+    ErrorCode("browser-path-not-found", 404, "Path of the browser not found"),
     ErrorCode("tools-refused", 502, "Service in the sandbox rejected this server"),
     # Forges
     ErrorCode("forge-in-use", 409, "Forge is in use"),

@@ -59,3 +59,28 @@ class LinkCreated(ResponseModel):
 
     url: str
     expires_at: datetime
+
+
+class BrowserLinkCreate(RequestModel):
+    """Links to the browser of a sandbox."""
+
+    ttl_s: LinkLifetime = LINK_LIFETIME_S
+
+
+class BrowserLinkRead(ResponseModel):
+    """URLs of a sandbox's browser. Anyone who has one can use the browser; keep them secret."""
+
+    cdp_url: Annotated[
+        str,
+        Field(
+            description="WebSocket of the Chrome DevTools protocol: for `chromium.connectOverCDP` of Playwright and "
+            "`browserWSEndpoint` of Puppeteer."
+        ),
+    ]
+    webdriver_url: Annotated[
+        str, Field(description="Remote end for Selenium and other WebDriver clients.")
+    ]
+    live_url: Annotated[
+        str, Field(description="Page that shows the browser and takes input, for people.")
+    ]
+    expires_at: datetime

@@ -366,3 +366,19 @@ class SandboxRead(ResponseModel):
         | None
     ) = None
     repository: SandboxCheckout | None = None
+    cdp_url: (
+        Annotated[
+            str,
+            Field(
+                description="WebSocket of its browser for CDP clients, such as `connectOverCDP` of Playwright. Valid for an "
+                "hour without your API key. null unless its template has a browser, and for read-only keys."
+            ),
+        ]
+        | None
+    ) = None
+    webdriver_url: (
+        Annotated[str, Field(description="Remote end of its browser for Selenium.")] | None
+    ) = None
+    live_url: (
+        Annotated[str, Field(description="Page that shows its browser and takes input.")] | None
+    ) = None

@@ -1,3 +1,5 @@
+from typing import Protocol
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,6 +17,13 @@ PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json
 _PUBLIC_PREFIXES = ("/docs/", "/page/", "/v1/webhooks/", "/git/")
 
 
+class PathTokens(Protocol):
+    """Tokens in paths, for clients that can neither send headers nor keep a query parameter."""
+
+    async def find_holder(self, path: str) -> Caller | None:
+        """Find the caller whose token is in the path; None where paths contain none."""
+
+
 class Authentication:
     """Requires an API key, a ticket or a login for every path that is not public, before the body is read.
 
@@ -26,11 +35,13 @@ class Authentication:
         app: ASGIApp,
         *,
         authenticator: Authenticator,
+        path_tokens: PathTokens,
         metrics: MetricsAccess,
         public_address: PublicAddress,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._path_tokens = path_tokens
         self._public_address = public_address
         self._metrics = metrics
 
@@ -44,6 +55,9 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _find_caller(self, scope: Scope, secret: str | None) -> Caller:
+        holder = await self._path_tokens.find_holder(scope["path"])
+        if holder is not None:
+            return holder
         ticket = remove_tickets(scope)
         if secret is not None:
             return await self._authenticator.authenticate(secret)

@@ -56,14 +56,15 @@ class Authenticator:
 
     def __init__(self, sessions: Sessions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
-        keys, tickets, previews, logins = (
+        keys, tickets, previews, logins, key_ids = (
             asyncio.Semaphore(count)
-            for count in (_CONCURRENT_KEY_LOOKUPS, *[_CONCURRENT_LOOKUPS] * 3)
+            for count in (_CONCURRENT_KEY_LOOKUPS, *[_CONCURRENT_LOOKUPS] * 4)
         )
         self._keys = CallerCache(self._look_up_key, limit=keys, clock=clock)
         self._tickets = CallerCache(self._look_up_ticket, limit=tickets, clock=clock)
         self._previews = CallerCache(self._look_up_ticket, limit=previews, clock=clock)
         self._logins = CallerCache(self._look_up_login, limit=logins, clock=clock)
+        self._key_ids = CallerCache(self._look_up_key_id, limit=key_ids, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
@@ -71,6 +72,12 @@ class Authenticator:
         if secret is None or not is_secret(secret):
             raise Unauthenticated
         caller = await self._keys.find(hash_of(secret))
+        self._rate_limit.take(caller)
+        return caller
+
+    async def authenticate_key_id(self, key_id: str) -> Caller:
+        """Find the caller of a key that a token of this server names, unless it is revoked."""
+        caller = await self._key_ids.find(key_id.encode())
         self._rate_limit.take(caller)
         return caller
 
@@ -132,11 +139,21 @@ class Authenticator:
         self._tickets.clear()
         self._previews.clear()
         self._logins.clear()
+        self._key_ids.clear()
 
     async def _look_up_key(self, secret_hash: bytes) -> Caller:
         async with without_transaction(self._sessions) as session:
             repository = KeyRepository(session)
             key = await repository.find_valid(secret_hash)
+            if key is None:
+                raise Unauthenticated
+            await repository.record_use(key.id, at_most_every=_RECORD_USE_EVERY)
+        return caller_of(key)
+
+    async def _look_up_key_id(self, key_id: bytes) -> Caller:
+        async with without_transaction(self._sessions) as session:
+            repository = KeyRepository(session)
+            key = await repository.find_by_id(key_id.decode())
             if key is None:
                 raise Unauthenticated
             await repository.record_use(key.id, at_most_every=_RECORD_USE_EVERY)

@@ -31,6 +31,12 @@ class KeyRepository:
             select(ApiKey).where(ApiKey.hash == secret_hash, ApiKey.revoked_at.is_(None))
         )
 
+    async def find_by_id(self, key_id: str) -> ApiKey | None:
+        """Find a key by its id, unless it is revoked."""
+        return await self._session.scalar(
+            select(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+        )
+
     async def get(self, key_id: str) -> OwnedKey:
         found = await self._session.execute(_owned.where(ApiKey.id == key_id))
         row = found.one_or_none()

@@ -1,4 +1,5 @@
 import logging
+import re
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -6,6 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sandbox_http.tunnel import SWITCHED
 
 log = logging.getLogger("sandbox_server.access")
+
+# Of a browser's URL, which contains its token in the path.
+_TOKEN = re.compile(r"(/browser/sbb_)[A-Za-z0-9_-]+")
 
 
 class AccessLog:
@@ -44,4 +48,4 @@ class AccessLog:
 def _path(scope: Scope) -> str:
     # The raw path: its escapes keep the log entry on one line.
     raw: bytes = scope.get("raw_path") or scope["path"].encode("unicode_escape")
-    return raw.partition(b"?")[0].decode("ascii", "backslashreplace")
+    return _TOKEN.sub(r"\1…", raw.partition(b"?")[0].decode("ascii", "backslashreplace"))

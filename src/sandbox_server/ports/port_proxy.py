@@ -89,6 +89,7 @@ class PortProxy:
             else _ignore,
             mark_endless=self._access_watch.mark_endless,
             sends_close_frame=proxy_request.sends_close_frame,
+            relay=proxy_request.relay,
         )
         try:
             await self._send(proxy_request, exchange, request, address)

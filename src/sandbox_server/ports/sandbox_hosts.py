@@ -1,3 +1,5 @@
+from typing import Protocol
+
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +23,17 @@ from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget, PublicAddress
 from sandbox_server.structured_logging import log_context
 
+
+class BrowserPaths(Protocol):
+    """Paths of a browser's port with a token in them."""
+
+    def covers(self, target: PortTarget, path: str) -> bool: ...
+
+    async def authenticate(self, target: PortTarget, path: str) -> Caller: ...
+
+    async def forward(self, client: Client, caller: Caller, origin: str) -> Response | None: ...
+
+
 _ROUTE = NamedRoute("{port}-{sandbox_id}")
 
 
@@ -34,6 +47,7 @@ class SandboxHosts:
         public_address: PublicAddress,
         authenticator: Authenticator,
         port_proxy: PortProxy,
+        browsers: BrowserPaths,
         requests: ConcurrencyLimit,
         streams: ConcurrencyLimit,
     ) -> None:
@@ -41,6 +55,7 @@ class SandboxHosts:
         self._public_address = public_address
         self._authenticator = authenticator
         self._port_proxy = port_proxy
+        self._browsers = browsers
         self._requests = requests
         self._streams = streams
         self._instrumented = AccessLog(RequestMetrics(self._answer))
@@ -78,6 +93,8 @@ class SandboxHosts:
         target = public_address.find(client.host)
         origin = PublicOrigin(scheme=public_address.scheme, host=client.host, client=client.address)
         with log_context(sandbox_id=target.sandbox_id):
+            if self._browsers.covers(target, scope["path"]):
+                return await self._forward_to_browser(client, target, origin)
             ticket = remove_tickets(scope)
             try:
                 caller = await self._find_caller(client, target, ticket)
@@ -97,6 +114,14 @@ class SandboxHosts:
                     )
                 )
         return None
+
+    async def _forward_to_browser(
+        self, client: Client, target: PortTarget, origin: PublicOrigin
+    ) -> Response | None:
+        caller = await self._browsers.authenticate(target, client.scope["path"])
+        limit = self._streams if is_long_lived(client.scope) else self._requests
+        with limit.acquire(caller.tenant_id):
+            return await self._browsers.forward(client, caller, origin.url)
 
     async def _find_caller(self, client: Client, target: PortTarget, ticket: str | None) -> Caller:
         authenticator, scope = self._authenticator, client.scope

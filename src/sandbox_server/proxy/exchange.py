@@ -3,10 +3,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
+from typing import Protocol
 
 from sandbox_http.frames import close_frame
 from sandbox_http.messages import RequestHead, ResponseHead
-from sandbox_http.tunnel import SWITCHED, tunnel
+from sandbox_http.tunnel import SWITCHED, Connection, tunnel
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.providers.protocol.provider import PortAddress, PortRefusal
@@ -20,6 +21,13 @@ RESPONSE_TIMEOUT = timedelta(minutes=10)
 _MAX_REFUSAL = 64 * 1024
 
 FindRefusal = Callable[[PortAddress, int, bytes], PortRefusal | None]
+
+
+class Relay(Protocol):
+    """Forwards the messages of an upgraded connection."""
+
+    async def __call__(self, client: Connection, server: Upstream, *, head: bytes) -> None:
+        """Send `head` to the client, and forward until either side ends."""
 
 
 class ResponseTimeout(Exception):
@@ -50,6 +58,7 @@ class Exchange:
         note_activity: Callable[[], None],
         mark_endless: Callable[[Upstream], None],
         sends_close_frame: bool = False,
+        relay: Relay | None = None,
     ) -> None:
         self._client = client
         self._origin = origin
@@ -58,6 +67,7 @@ class Exchange:
         self._note_activity = note_activity
         self._mark_endless = mark_endless
         self._sends_close_frame = sends_close_frame
+        self._relay = relay
 
     async def forward(self, request: RequestHead, upstream: Upstream) -> None:
         upstream.start(request)
@@ -70,6 +80,9 @@ class Exchange:
                 upload.cancel()
                 self._client.scope[SWITCHED] = answer.status
                 head = answer.switch(headers_for(answer, self._origin, self._address))
+                if self._relay is not None:
+                    await self._relay(self._client.connection, upstream, head=head)
+                    return
                 await tunnel(
                     self._client.connection,
                     upstream,

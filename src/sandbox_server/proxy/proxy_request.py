@@ -4,6 +4,7 @@ from sandbox_http.headers import Headers
 from sandbox_server.domain.access import Caller, LoginCaller
 from sandbox_server.domain.errors import LoginRefused
 from sandbox_server.proxy.client import Client
+from sandbox_server.proxy.exchange import Relay
 from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget
 
@@ -22,6 +23,8 @@ class ProxyRequest:
     """Whether it resumes the sandbox, and traffic keeps it awake."""
     sends_close_frame: bool = False
     """Whether it is a WebSocket that this server closes with a reason, and whose pings are no activity."""
+    relay: Relay | None = None
+    """Forwards the messages of an upgraded connection; otherwise its bytes are forwarded."""
     extra_headers: Headers = ()
     """Headers of this server; they replace the caller's headers of the same name."""
 

@@ -42,6 +42,25 @@ class ServiceViews(Protocol):
     async def refresh(self, row: Sandbox) -> None: ...
 
 
+class BrowserUrls(Protocol):
+    """The URLs of a sandbox's browser."""
+
+    @property
+    def cdp_url(self) -> str: ...
+
+    @property
+    def webdriver_url(self) -> str: ...
+
+    @property
+    def live_url(self) -> str: ...
+
+
+class BrowserViews(Protocol):
+    """Builds URLs of browsers."""
+
+    def view(self, row: Sandbox, caller: Caller) -> BrowserUrls | None: ...
+
+
 class SandboxViews:
     """Converts rows of sandboxes into what the API returns."""
 
@@ -52,12 +71,14 @@ class SandboxViews:
         vault: Vault,
         public_address: PublicAddress,
         services: ServiceViews,
+        browsers: BrowserViews,
     ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._vault = vault
         self._public = public_address
         self._services = services
+        self._browsers = browsers
 
     async def view(self, row: Sandbox, caller: Caller) -> SandboxRead:
         [view] = await self.view_all([row], caller)
@@ -121,6 +142,7 @@ class SandboxViews:
         position: QueueView | None,
         names: Mapping[str, str],
     ) -> SandboxRead:
+        browser = self._browsers.view(row, caller) if self._has_started(row) else None
         return SandboxRead(
             id=row.id,
             state=row.state,
@@ -154,6 +176,9 @@ class SandboxViews:
             queue=None if position is None else _view_position(position),
             services=self._services.view(row),
             repository=None if row.checkout is None else _view_checkout(row.checkout, names),
+            cdp_url=browser and browser.cdp_url,
+            webdriver_url=browser and browser.webdriver_url,
+            live_url=browser and browser.live_url,
         )
 
 

@@ -1,7 +1,8 @@
 """A server for the inside of a sandbox, of the standard library alone: it tells every caller what reached it.
 
 POST /answer sends the body as the whole of the answer. /events sends one event, and another once /go was asked for. An
-upgrade to `websocket` gets its frames back, to anything else its bytes. All else gets JSON of the request, as it came.
+upgrade to `websocket` gets its frames back, to anything else its bytes. /json/version and /json/list name WebSockets at
+the host of the request, as a browser does. All else gets JSON of the request, as it came.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def answer(reader, writer, go):
         "size": len(body),
         "hash": hashlib.sha256(body).hexdigest(),
     }
-    text = json.dumps(told).encode()
+    text = json.dumps(described(path, named) or told).encode()
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         % len(text)
@@ -65,6 +66,16 @@ async def answer(reader, writer, go):
         writer.write(text)
     await writer.drain()
     return True
+
+
+def described(path, named):
+    url = f"ws://{named.get('host')}/devtools"
+    front_end = f"https://chrome-devtools-frontend.appspot.com/serve_rev/@1/inspector.html?ws={url[5:]}/page/P1"
+    page = {"type": "page", "id": "P1", "devtoolsFrontendUrl": front_end}
+    return {
+        "/json/version": {"Browser": "Chrome/1", "webSocketDebuggerUrl": f"{url}/browser/B1"},
+        "/json/list": [{**page, "webSocketDebuggerUrl": f"{url}/page/P1"}],
+    }.get(path.rstrip("/"))
 
 
 async def read_body(reader, named):

@@ -9,7 +9,7 @@ SandboxError
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
-    PullNotFound  BrowserSessionNotFound
+    PullNotFound  BrowserSessionNotFound  BrowserPathNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     SandboxPaused             requests do not resume it
@@ -58,6 +58,7 @@ SandboxError
   SnapshotFailed              the provider did not copy the sandbox
   ToolsNotRunning             nothing listens on the tool server's port
   AgentsNotRunning            nothing listens on the agent server's port
+  BrowserNotRunning           nothing listens on the browser's port
   ToolsRefused                a service rejects its token, or the sandbox rejects the settings file
   PortNotOpen                 nothing listens on the port
   PortBroken                  what listens there does not speak HTTP
@@ -206,6 +207,8 @@ from sandbox_server.domain.errors.not_found import (
 )
 from sandbox_server.domain.errors.ports import (
     AgentsNotRunning,
+    BrowserNotRunning,
+    BrowserPathNotFound,
     NotPassedOn,
     PortBroken,
     PortNotOpen,
@@ -232,6 +235,8 @@ __all__ = [
     "BackendNotFound",
     "BackendRefused",
     "BackendUnavailable",
+    "BrowserNotRunning",
+    "BrowserPathNotFound",
     "BrowserSessionNotFound",
     "BundleRefused",
     "CheckoutFailed",

@@ -1,4 +1,4 @@
-from sandbox_server.domain.errors.kinds import SandboxError
+from sandbox_server.domain.errors.kinds import NotFound, SandboxError
 
 
 class PortNotOpen(SandboxError):
@@ -47,6 +47,24 @@ class AgentsNotRunning(SandboxError):
 
     def __init__(self) -> None:
         super().__init__("No agent server answers on port 3000 of the sandbox.")
+
+
+class BrowserNotRunning(SandboxError):
+    code = "browser-not-running"
+    remediation = (
+        "Use a template with the capability `browser`, or wait until the browser has started again."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("No browser answers in the sandbox.")
+
+
+class BrowserPathNotFound(NotFound):
+    code = "browser-path-not-found"
+    remediation = "Use a path of the DevTools protocol, such as `/json/version`."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"The browser has no path {path!r}.")
 
 
 class ToolsRefused(SandboxError):

@@ -1,0 +1,220 @@
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from sandbox_http.headers import wanted_upgrade
+from sandbox_http.tunnel import Connection
+from sandbox_http.upstream import Upstream
+from sandbox_server.browsers.cdp.answers import CollectedAnswer, internal_client, with_public_urls
+from sandbox_server.browsers.cdp.policy import CdpPolicy, SandboxPolicy
+from sandbox_server.browsers.cdp.relay import EXPIRED, Close, Relay
+from sandbox_server.browsers.cdp.wakefulness import SandboxWakefulness
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import (
+    BrowserNotRunning,
+    BrowserPathNotFound,
+    PortBroken,
+    PortNotOpen,
+    SandboxError,
+    Unauthenticated,
+)
+from sandbox_server.domain.service_ports import CDP_PORT
+from sandbox_server.domain.state import ENDED, State, Target
+from sandbox_server.ports.port_proxy import PortProxy
+from sandbox_server.proxy.client import Client
+from sandbox_server.proxy.exchange import Relay as MessageRelay
+from sandbox_server.proxy.proxy_request import ProxyRequest
+from sandbox_server.proxy.public_origin import PublicOrigin
+from sandbox_server.proxy.targets import PortTarget
+from sandbox_server.sandboxes.service import SandboxController
+
+_LOCAL = f"localhost:{CDP_PORT}"
+_WEBSOCKET = re.compile(r"/devtools/(browser|page)/[A-Za-z0-9-]{1,100}")
+_BROWSER = frozenset({"", "/", "/devtools/browser", "/devtools/browser/"})
+_DESCRIPTIONS = re.compile(r"/json(?:/(?:version|list|new))?/?")
+_FORWARDED = re.compile(r"/json/(?:protocol|activate/[^/]+|close/[^/]+)/?|/devtools/.*", re.DOTALL)
+_LONGEST_REASON = 123  # bytes, by RFC 6455
+
+# Chromium refuses pages of other origins, and frames must not be compressed to be inspected.
+_DROPPED = frozenset({b"origin", b"referer", b"cookie", b"sec-websocket-extensions"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CdpRequest:
+    """A request of a client to a browser."""
+
+    client: Client
+    caller: Caller
+    sandbox_id: str
+    path: str
+    """The path at the browser, such as `/json/version`; an empty one with an upgrade is the browser's WebSocket."""
+    base: str
+    """The URL below which the client reaches this browser, which replaces the browser's own in its answers."""
+    has_own_host: bool = False
+    """Whether that URL has a host name of the sandbox; only then browsers run scripts of its pages."""
+    policy: CdpPolicy = field(default_factory=SandboxPolicy)
+    is_driver: bool = True
+    lifetime: timedelta | None = None
+    """How long the connection may last."""
+
+
+class CdpProxy:
+    """Forwards requests and WebSockets of the DevTools protocol to the Chromium in a sandbox; they resume a paused one."""
+
+    def __init__(self, controller: SandboxController, port_proxy: PortProxy) -> None:
+        self._controller = controller
+        self._port_proxy = port_proxy
+
+    async def serve(self, request: CdpRequest) -> None:
+        """Answer a request. Raises only before the response has started."""
+        scope = request.client.scope
+        scope["headers"] = [each for each in scope["headers"] if each[0].lower() not in _DROPPED]
+        try:
+            if wanted_upgrade(scope["headers"]) is not None:
+                await self._attach(request)
+            elif _DESCRIPTIONS.fullmatch(request.path):
+                await self._describe(request)
+            elif _FORWARDED.fullmatch(request.path):
+                await self._forward(request, request.client, request.path)
+            else:
+                raise BrowserPathNotFound(request.path)
+        except PortNotOpen:
+            raise BrowserNotRunning from None
+
+    async def list_targets(self, caller: Caller, sandbox_id: str) -> list[dict[str, Any]]:
+        """List the targets of the browser, as `/json/list` does."""
+        found = await self._read(caller, sandbox_id, "/json/list")
+        return found if isinstance(found, list) else []
+
+    async def _attach(self, request: CdpRequest) -> None:
+        path = request.path
+        used = await self._controller.use(request.caller, request.sandbox_id)
+        if path in _BROWSER:
+            path = await self._find_browser(request)
+        matched = _WEBSOCKET.fullmatch(path)
+        if matched is None:
+            raise BrowserPathNotFound(path)
+        page_id = path.rpartition("/")[2] if matched[1] == "page" else None
+        relay = partial(self._relay, request, used.row, page_id)
+        await self._forward(request, request.client, path, relay=relay)
+
+    async def _find_browser(self, request: CdpRequest) -> str:
+        version = await self._read(request.caller, request.sandbox_id, "/json/version")
+        url = version.get("webSocketDebuggerUrl", "") if isinstance(version, dict) else ""
+        return str(url).partition(_LOCAL)[2]
+
+    async def _relay(
+        self,
+        request: CdpRequest,
+        row: Sandbox,
+        page_id: str | None,
+        client: Connection,
+        server: Upstream,
+        *,
+        head: bytes,
+    ) -> None:
+        wakefulness = SandboxWakefulness(self._controller, request.caller, row)
+        explain = partial(self._explain_loss, request, server)
+        relay = Relay(request.policy, wakefulness, page_id=page_id, explain_loss=explain)
+        watch = asyncio.create_task(self._close_at_end(relay, wakefulness))
+        expiry = _after(request.lifetime, partial(relay.close, EXPIRED))
+        if request.is_driver:
+            request.policy.on_driver_connected()
+        try:
+            await relay.run(client, server, head=head)
+        finally:
+            watch.cancel()
+            if expiry is not None:
+                expiry.cancel()
+            wakefulness.release()
+            if request.is_driver:
+                request.policy.on_driver_left()
+
+    async def _close_at_end(self, relay: Relay, wakefulness: SandboxWakefulness) -> None:
+        try:
+            row = await wakefulness.until_ended()
+        except SandboxError as error:
+            relay.close(Close(1011, _short(str(error))))
+        else:
+            relay.close(_of_end(row))
+
+    async def _explain_loss(self, request: CdpRequest, server: Upstream) -> Close:
+        match server.failure:
+            case None:
+                return await self._find_reason(request)
+            case Unauthenticated():
+                return Close(4401, "The key or link is no longer valid.")
+            case _:
+                return Close(1001, "The server is stopping: reconnect.")
+
+    async def _find_reason(self, request: CdpRequest) -> Close:
+        try:
+            row = await self._controller.get(request.caller, request.sandbox_id)
+        except SandboxError as error:
+            return Close(1011, _short(str(error)))
+        if row.target is Target.GONE or row.state in ENDED:
+            return _of_end(row)
+        if row.state is not State.RUNNING:
+            return Close(1011, "The sandbox was paused: reconnect to resume it.")
+        return Close(1011, "The browser has ended or closed the connection: reconnect.")
+
+    async def _describe(self, request: CdpRequest) -> None:
+        """Forward a description of the browser or its targets, with URLs that work for the client."""
+        answer = CollectedAnswer(request.client)
+        await self._forward(request, answer.client, request.path)
+        await answer.send(lambda body: with_public_urls(body, request.base, local=_LOCAL))
+
+    async def _read(self, caller: Caller, sandbox_id: str, path: str) -> Any:
+        collected = CollectedAnswer(internal_client(path))
+        request = CdpRequest(
+            client=collected.client, caller=caller, sandbox_id=sandbox_id, path=path, base=""
+        )
+        try:
+            await self._forward(request, collected.client, path)
+            return json.loads(collected.body)
+        except ValueError:
+            raise PortBroken(CDP_PORT, "is not a browser") from None
+
+    async def _forward(
+        self,
+        request: CdpRequest,
+        client: Client,
+        path: str,
+        *,
+        relay: MessageRelay | None = None,
+    ) -> None:
+        await self._port_proxy.forward(
+            ProxyRequest(
+                client=client,
+                caller=request.caller,
+                target=PortTarget(request.sandbox_id, CDP_PORT),
+                origin=PublicOrigin(
+                    scheme="http",
+                    host=_LOCAL,  # Chromium answers no other host
+                    client=None,
+                    path="" if request.has_own_host else "/browser",
+                ),
+                path=path.encode(),
+                relay=relay,
+            )
+        )
+
+
+def _after(lifetime: timedelta | None, act: Callable[[], None]) -> asyncio.TimerHandle | None:
+    if lifetime is None:
+        return None
+    return asyncio.get_running_loop().call_later(lifetime.total_seconds(), act)
+
+
+def _of_end(row: Sandbox) -> Close:
+    return Close(1001, _short(f"The sandbox has ended: {row.state_reason or 'deleted'}"))
+
+
+def _short(reason: str) -> str:
+    return reason.encode()[:_LONGEST_REASON].decode(errors="ignore")
