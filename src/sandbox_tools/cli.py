@@ -9,6 +9,7 @@ from types import ModuleType
 _COMMANDS = {
     "serve": ("sandbox_tools.serve", "serve the tools over MCP"),
     "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents over WebSocket"),
+    "serve-desktop": ("sandbox_tools.desktop.server", "serve this sandbox's desktop over HTTP"),
     "run-agent": ("sandbox_tools.agents.run_agent", "run one prompt on the agent server"),
     "setting": ("sandbox_tools.setting", "print one setting of this sandbox"),
 }
