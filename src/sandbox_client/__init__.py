@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sandbox_client._async.agent_runs import AsyncAgentRun as AsyncAgentRun
     from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
+    from sandbox_client._async.code import AsyncCodeExecution as AsyncCodeExecution
     from sandbox_client._async.commands import AsyncCommand as AsyncCommand
     from sandbox_client._async.files import AsyncFiles as AsyncFiles
     from sandbox_client._async.mcp import AsyncTool as AsyncTool
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sandbox_client._async.terminals import AsyncTerminal as AsyncTerminal
     from sandbox_client._sync.agent_runs import AgentRun as AgentRun
     from sandbox_client._sync.client import SandboxClient as SandboxClient
+    from sandbox_client._sync.code import CodeExecution as CodeExecution
     from sandbox_client._sync.commands import Command as Command
     from sandbox_client._sync.files import Files as Files
     from sandbox_client._sync.mcp import Tool as Tool
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "AgentRun": "_sync.agent_runs",
     "AsyncAgentRun": "_async.agent_runs",
+    "AsyncCodeExecution": "_async.code",
     "AsyncCommand": "_async.commands",
     "AsyncFiles": "_async.files",
     "AsyncSandbox": "_async.sandbox",
@@ -32,6 +35,7 @@ _WHERE = {
     "AsyncTerminal": "_async.terminals",
     "AsyncTool": "_async.mcp",
     "AsyncToolSession": "_async.mcp",
+    "CodeExecution": "_sync.code",
     "Command": "_sync.commands",
     "Files": "_sync.files",
     "Sandbox": "_sync.sandbox",

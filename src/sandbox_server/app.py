@@ -43,6 +43,8 @@ from sandbox_server.http.middleware import (
 )
 from sandbox_server.http.request_metrics import RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, TenantLimits
+from sandbox_server.interpreters import api as code
+from sandbox_server.interpreters import api_contexts as code_contexts
 from sandbox_server.openapi import DescribedApi
 from sandbox_server.ports import api as ports
 from sandbox_server.ports.path_proxy import PROXY_PATH, PathProxy
@@ -70,6 +72,8 @@ _ROUTES = (
         ports,
         browser_links,
         commands,
+        code,
+        code_contexts,
         agent_runs,
         terminals,
         snapshots,

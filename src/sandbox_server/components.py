@@ -34,6 +34,9 @@ from sandbox_server.forges.webhook_bodies import WebhookBodies
 from sandbox_server.git.endpoint.app import GitEndpoint
 from sandbox_server.http.deps import Registry
 from sandbox_server.http.sse import EventStreams
+from sandbox_server.interpreters.connection import InterpreterConnections
+from sandbox_server.interpreters.contexts import CodeContexts
+from sandbox_server.interpreters.service import CodeExecutions
 from sandbox_server.log.hub import StreamHub
 from sandbox_server.ports.links import PortLinks
 from sandbox_server.ports.port_proxy import PortProxy
@@ -108,6 +111,9 @@ class Components:
     metrics_exporter: MetricsExporter
     commands: Commands
     recordings: Recordings
+    interpreter_connections: InterpreterConnections
+    code_executions: CodeExecutions
+    code_contexts: CodeContexts
     agent_runs: AgentRuns
     agent_servers: AgentServerProxy
     terminals: Terminals
@@ -173,6 +179,7 @@ def build_components(core: Core) -> Components:
     browser_links = BrowserLinks(core.public_address, browser_tokens)
     cdp_proxy = CdpProxy(controller, port_proxy)
     service_proxy = ServiceProxy(port_proxy, core.service_config)
+    interpreter_connections = InterpreterConnections()
     locks, file_access = Locks(sessions), FileAccess(controller)
     path_locks = PathLocks(locks)
     contents = FileContents(file_access, path_locks)
@@ -194,6 +201,9 @@ def build_components(core: Core) -> Components:
         metrics_exporter=MetricsExporter(sessions, overview),
         commands=commands,
         recordings=core.recordings,
+        interpreter_connections=interpreter_connections,
+        code_executions=CodeExecutions(sessions, commands, interpreter_connections),
+        code_contexts=CodeContexts(controller, interpreter_connections),
         agent_runs=AgentRuns(sessions, commands),
         agent_servers=AgentServerProxy(controller, service_proxy),
         terminals=Terminals(sessions, controller, commands, streams),

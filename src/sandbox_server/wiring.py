@@ -319,4 +319,5 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         port_proxy_task.cancel()
         server.components.port_proxy.close()
         server.components.service_health.close()
+        server.components.interpreter_connections.close()
         event_loop_task.cancel()

@@ -12,6 +12,7 @@ import pytest
 
 from sandbox_client import (
     AsyncAgentRun,
+    AsyncCodeExecution,
     AsyncCommand,
     AsyncSandbox,
     AsyncSandboxClient,
@@ -20,6 +21,7 @@ from sandbox_client import (
 from sandbox_client.errors import ApiError
 from sandbox_client.models import (
     AgentRunOutcome,
+    CodeOutcome,
     CommandOutcome,
     SandboxRead,
     TerminalRead,
@@ -80,6 +82,7 @@ def calls_of(client):
     command = AsyncCommand(transport, a_record(CommandOutcome, state="running"))
     path = f"/v1/sandboxes/{ID}/terminals/{ID}"
     terminal = AsyncTerminal(transport, a_record(TerminalRead, path=path))
+    execution = AsyncCodeExecution(transport, a_record(CodeOutcome))
     run = AsyncAgentRun(transport, a_record(AgentRunOutcome))
     files = sandbox.files.as_user("root")
     every: Any = {"after": 1, "types": ["sandbox."], "causes": ["request"]}
@@ -126,6 +129,16 @@ def calls_of(client):
         "get_agent_run": run.refresh(),
         "follow_agent_run": run.follow(),
         "interrupt_agent_run": run.interrupt(),
+        "run_code": sandbox.run_code("1", language="r", env_vars={"A": "b"}, timeout_s=1),
+        "list_code_executions": sandbox.list_code_executions(),
+        "get_code_execution": execution.refresh(),
+        "follow_code_execution": execution.follow(),
+        "read_code_result": execution.read_result(0, "png"),
+        "list_code_contexts": sandbox.contexts.list(),
+        "create_code_context": sandbox.contexts.create("r", cwd="/"),
+        "delete_code_context": sandbox.contexts.delete("c"),
+        "restart_code_context": sandbox.contexts.restart("c"),
+        "interrupt_code_context": sandbox.contexts.interrupt("c"),
         "create_terminal": sandbox.open_terminal(cols=1, rows=1, cmd="x", cwd="/", user="root"),
         "list_terminals": sandbox.list_terminals(states=["running"]),
         "get_terminal": terminal.refresh(),

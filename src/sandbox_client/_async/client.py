@@ -8,10 +8,10 @@ from typing import Self, Unpack
 import httpx
 
 from sandbox_client import models
-from sandbox_client._async.events import read_events, read_log
 from sandbox_client._async.operations import AsyncOperations
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.sandbox import AsyncSandbox
+from sandbox_client._async.streams import read_events, read_log
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import Progress, create_and_wait, initial_wait, wait_for_state
 from sandbox_client.events import LogItem

@@ -4,12 +4,13 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._async.events import read_events, read_log
+from sandbox_client._async.code import AsyncCode
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
 from sandbox_client._async.mcp import AsyncTool, AsyncToolSession
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.processes import AsyncProcesses
+from sandbox_client._async.streams import read_events, read_log
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
@@ -54,7 +55,7 @@ class AsyncBrowserAccess:
         )
 
 
-class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
+class AsyncSandbox(AsyncLifecycle, AsyncProcesses, AsyncCode):
     """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
     def __init__(

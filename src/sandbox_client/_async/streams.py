@@ -1,11 +1,17 @@
-from collections.abc import AsyncGenerator, Callable
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
 from http import HTTPStatus
 from typing import TypeVar
 
+from sandbox_client import models
 from sandbox_client._async.concurrency import sleep
+from sandbox_client._async.pagination import list_all
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.errors import SandboxError
-from sandbox_client.protocol.calls import Call
+from sandbox_client.events import LogItem
+from sandbox_client.events.parsing import read_event, read_log_item
+from sandbox_client.protocol.calls import Call, Query, call
 from sandbox_client.protocol.retries import Retries
 from sandbox_client.protocol.sse import EventParser
 
@@ -53,6 +59,48 @@ async def follow_stream(
         retry_s = parser.retry_s
         parser = EventParser(last_id=parser.last_id)
         await sleep(max(pause, _RECONNECT_S if is_reconnect and retry_s is None else retry_s or 0))
+
+
+def read_events(
+    transport: AsyncTransport,
+    path: str,
+    *,
+    after: int | None,
+    tail: int | None,
+    types: Iterable[str],
+    causes: Iterable[str],
+    follow: bool,
+) -> AsyncGenerator[models.EventRead | models.LogGap, None]:
+    """Read events, as a list or as a stream."""
+    query: Query = {"type": list(types), "cause": list(causes)}
+    if not follow:
+        return list_all(
+            transport,
+            path,
+            models.Page[models.EventRead | models.LogGap],
+            {**query, "after": after},
+        )
+    request = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, request, read_event, after=after)
+
+
+def read_log(
+    transport: AsyncTransport,
+    path: str,
+    *,
+    after: int | None,
+    tail: int | None,
+    sources: Iterable[str],
+    follow: bool,
+    sandboxes: Iterable[str] = (),
+) -> AsyncGenerator[LogItem, None]:
+    """Read a log, as a list or as a stream."""
+    query: Query = {"sandbox": list(sandboxes), "source": list(sources)}
+    if not follow:
+        kind = models.Page[models.LogEvent | models.LogRecord | models.LogGap]
+        return list_all(transport, path, kind, {**query, "after": after})
+    request = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, request, read_log_item, after=after)
 
 
 def _from(call: Call, last_id: str) -> Call:

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._async.events import read_log
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.repositories import AsyncRepositories
+from sandbox_client._async.streams import read_log
 from sandbox_client.events import LogItem
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import TaskOptions

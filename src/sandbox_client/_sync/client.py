@@ -8,10 +8,10 @@ from typing import Self, Unpack
 import httpx
 
 from sandbox_client import models
-from sandbox_client._sync.events import read_events, read_log
 from sandbox_client._sync.operations import Operations
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.sandbox import Sandbox
+from sandbox_client._sync.streams import read_events, read_log
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import Progress, create_and_wait, initial_wait, wait_for_state
 from sandbox_client.events import LogItem

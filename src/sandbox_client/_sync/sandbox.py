@@ -4,12 +4,13 @@ from collections.abc import Generator, Iterable
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._sync.events import read_events, read_log
+from sandbox_client._sync.code import Code
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
 from sandbox_client._sync.mcp import Tool, ToolSession
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.processes import Processes
+from sandbox_client._sync.streams import read_events, read_log
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
@@ -54,7 +55,7 @@ class BrowserAccess:
         )
 
 
-class Sandbox(Lifecycle, Processes):
+class Sandbox(Lifecycle, Processes, Code):
     """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
     def __init__(

@@ -53,6 +53,10 @@ class ControlNotUnderstood(InvalidRequest):
     code = "control-not-understood"
 
 
+class CodeRefused(InvalidRequest):
+    code = "code-refused"
+
+
 class ForgeHostNotAllowed(InvalidRequest):
     code = "forge-host-not-allowed"
 
@@ -115,6 +119,18 @@ class TerminalNotFound(NotFound):
 
 class AgentRunNotFound(NotFound):
     code = "agent-run-not-found"
+
+
+class CodeExecutionNotFound(NotFound):
+    code = "code-execution-not-found"
+
+
+class CodeResultNotFound(NotFound):
+    code = "code-result-not-found"
+
+
+class CodeContextNotFound(NotFound):
+    code = "code-context-not-found"
 
 
 class ForgeNotFound(NotFound):
@@ -189,6 +205,10 @@ class CommandNotRunning(Conflict):
     code = "command-not-running"
 
 
+class InterpreterMissing(Conflict):
+    code = "interpreter-missing"
+
+
 class StdinClosed(Conflict):
     code = "stdin-closed"
 
@@ -247,6 +267,10 @@ class TooManyAtOnce(LimitReached):
 
 class TooManyCommands(LimitReached):
     code = "too-many-commands"
+
+
+class TooManyCodeContexts(LimitReached):
+    code = "too-many-code-contexts"
 
 
 class TooManyStreams(LimitReached):
@@ -327,6 +351,10 @@ class BrowserNotRunning(ApiError):
 
 class BrowserPathNotFound(NotFound):
     code = "browser-path-not-found"
+
+
+class InterpreterUnreachable(ApiError):
+    code = "interpreter-unreachable"
 
 
 class ToolsRefused(ApiError):

@@ -1,6 +1,7 @@
 """Events of streams.
 
 A command       CommandStarted  CommandOutput  CommandGap  CommandExit
+code            CodeStarted  CommandOutput  CodeResultEvent  CodeErrorEvent  CommandGap  CodeEnd
 a run           AgentStarted  AgentMessage  AgentText  AgentGap  AgentEnded
 events          EventRead, or a LogGap; a log also has LogRecord
 files           FileChange, WatchGap, and WatchEnded as the last
@@ -15,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 from pydantic import ConfigDict
 
 from sandbox_client.models.agent_runs import AgentResult
+from sandbox_client.models.code import CodeError, CodeExecutionState, CodeResult
 from sandbox_client.models.commands import CommandState, OutputGap, OutputPiece
-from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
+from sandbox_client.models.operations import LogEvent, LogGap, LogRecord
 from sandbox_client.models.sandboxes import SandboxState
 from sandbox_client.models.wire import ResponseModel
 
@@ -43,6 +45,32 @@ class CommandExit(ResponseModel):
     state: CommandState
     exit_code: int | None
     reason: str | None = None
+    at: datetime
+
+
+class CodeStarted(ResponseModel):
+    id: int
+    execution_id: str
+    at: datetime
+
+
+class CodeResultEvent(CodeResult):
+    """A result; formats of more than 1 MiB are only in `sizes`."""
+
+    id: int
+    at: datetime
+
+
+class CodeErrorEvent(CodeError):
+    id: int
+    at: datetime
+
+
+class CodeEnd(ResponseModel):
+    id: int
+    state: CodeExecutionState
+    reason: str | None = None
+    execution_count: int | None = None
     at: datetime
 
 
@@ -137,6 +165,9 @@ class TerminalExit(ResponseModel):
 
 
 CommandEvent: TypeAlias = CommandStarted | CommandOutput | CommandGap | CommandExit
+CodeEvent: TypeAlias = (
+    CodeStarted | CommandOutput | CodeResultEvent | CodeErrorEvent | CommandGap | CodeEnd
+)
 AgentEvent: TypeAlias = AgentStarted | AgentMessage | AgentText | AgentGap | AgentEnded
 FileEvent: TypeAlias = FileChange | WatchGap | WatchEnded
 TerminalEvent: TypeAlias = (

@@ -14,6 +14,11 @@ from sandbox_client.events import (
     AgentMessage,
     AgentStarted,
     AgentText,
+    CodeEnd,
+    CodeErrorEvent,
+    CodeEvent,
+    CodeResultEvent,
+    CodeStarted,
     CommandEvent,
     CommandExit,
     CommandGap,
@@ -30,8 +35,7 @@ from sandbox_client.events import (
     TerminalResized,
     WatchEnded,
 )
-from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
-from sandbox_client.models.operations import EventRead
+from sandbox_client.models.operations import EventRead, LogEvent, LogGap, LogRecord
 from sandbox_client.models.wire import ResponseModel
 
 T = TypeVar("T", bound=ResponseModel)
@@ -42,6 +46,15 @@ _OF_COMMANDS: Mapping[str, type[CommandEvent]] = {
     "stderr": CommandOutput,
     "gap": CommandGap,
     "exit": CommandExit,
+}
+_OF_CODE: Mapping[str, type[CodeEvent]] = {
+    "started": CodeStarted,
+    "stdout": CommandOutput,
+    "stderr": CommandOutput,
+    "result": CodeResultEvent,
+    "error": CodeErrorEvent,
+    "gap": CommandGap,
+    "end": CodeEnd,
 }
 _OF_AGENTS: Mapping[str, type[AgentEvent]] = {
     "started": AgentStarted,
@@ -64,6 +77,12 @@ _CHANGES = frozenset({"created", "written", "removed", "renamed", "chmod"})
 def read_command_event(data: str, number: str) -> CommandEvent | None:
     fields = _object(data)
     kind = _OF_COMMANDS.get(fields["type"])
+    return None if kind is None else _read(kind, {**fields, "id": number})
+
+
+def read_code_event(data: str, number: str) -> CodeEvent | None:
+    fields = _object(data)
+    kind = _OF_CODE.get(fields["type"])
     return None if kind is None else _read(kind, {**fields, "id": number})
 
 

@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     from sandbox_client.models.browsers import BrowserCreate as BrowserCreate
     from sandbox_client.models.browsers import BrowserRead as BrowserRead
     from sandbox_client.models.browsers import BrowserState as BrowserState
+    from sandbox_client.models.code import CodeContext as CodeContext
+    from sandbox_client.models.code import CodeContextCreate as CodeContextCreate
+    from sandbox_client.models.code import CodeContexts as CodeContexts
+    from sandbox_client.models.code import CodeCreate as CodeCreate
+    from sandbox_client.models.code import CodeError as CodeError
+    from sandbox_client.models.code import CodeExecutionRead as CodeExecutionRead
+    from sandbox_client.models.code import CodeExecutionState as CodeExecutionState
+    from sandbox_client.models.code import CodeOutcome as CodeOutcome
+    from sandbox_client.models.code import CodeResult as CodeResult
     from sandbox_client.models.commands import CommandCreate as CommandCreate
     from sandbox_client.models.commands import CommandInput as CommandInput
     from sandbox_client.models.commands import CommandOutcome as CommandOutcome
@@ -67,9 +76,6 @@ if TYPE_CHECKING:
     from sandbox_client.models.forges import ForgeRead as ForgeRead
     from sandbox_client.models.forges import ForgeWrite as ForgeWrite
     from sandbox_client.models.forges import MissingPermissionRead as MissingPermissionRead
-    from sandbox_client.models.logs import LogEvent as LogEvent
-    from sandbox_client.models.logs import LogGap as LogGap
-    from sandbox_client.models.logs import LogRecord as LogRecord
     from sandbox_client.models.operations import BackendReadiness as BackendReadiness
     from sandbox_client.models.operations import BackendStats as BackendStats
     from sandbox_client.models.operations import EventActor as EventActor
@@ -77,6 +83,9 @@ if TYPE_CHECKING:
     from sandbox_client.models.operations import Health as Health
     from sandbox_client.models.operations import JobRead as JobRead
     from sandbox_client.models.operations import JobState as JobState
+    from sandbox_client.models.operations import LogEvent as LogEvent
+    from sandbox_client.models.operations import LogGap as LogGap
+    from sandbox_client.models.operations import LogRecord as LogRecord
     from sandbox_client.models.operations import QueueStats as QueueStats
     from sandbox_client.models.operations import Readiness as Readiness
     from sandbox_client.models.operations import Stats as Stats
@@ -203,16 +212,28 @@ _WHERE = {
     "AgentRunState": "agent_runs",
     "ArchiveFormat": "files",
     "AutoResume": "sandboxes",
+    "BackendCapabilities": "templates",
     "BackendRead": "backends",
     "BackendReadiness": "operations",
     "BackendStats": "operations",
     "BackendUpdate": "backends",
+    "BrowserCreate": "browsers",
     "BrowserLinkCreate": "ports",
     "BrowserLinkRead": "ports",
-    "CheckoutState": "sandboxes",
-    "BrowserCreate": "browsers",
     "BrowserRead": "browsers",
     "BrowserState": "browsers",
+    "CapabilityMatrix": "templates",
+    "CheckoutState": "sandboxes",
+    "CiFixMode": "repositories",
+    "CodeContext": "code",
+    "CodeContextCreate": "code",
+    "CodeContexts": "code",
+    "CodeCreate": "code",
+    "CodeError": "code",
+    "CodeExecutionRead": "code",
+    "CodeExecutionState": "code",
+    "CodeOutcome": "code",
+    "CodeResult": "code",
     "CommandCreate": "commands",
     "CommandInput": "commands",
     "CommandOutcome": "commands",
@@ -221,7 +242,6 @@ _WHERE = {
     "CommandSend": "commands",
     "CommandSignal": "commands",
     "CommandState": "commands",
-    "CiFixMode": "repositories",
     "CommitStyle": "repositories",
     "CreateVerb": "verbs",
     "DeliveryRead": "forges",
@@ -265,9 +285,9 @@ _WHERE = {
     "Labels": "wire",
     "LinkCreate": "ports",
     "LinkCreated": "ports",
-    "LogEvent": "logs",
-    "LogGap": "logs",
-    "LogRecord": "logs",
+    "LogEvent": "operations",
+    "LogGap": "operations",
+    "LogRecord": "operations",
     "LoginRead": "access",
     "McpServerRead": "services",
     "MetricRead": "snapshots",
@@ -342,12 +362,10 @@ _WHERE = {
     "TaskStage": "tasks",
     "TaskState": "tasks",
     "TaskWait": "tasks",
-    "BackendCapabilities": "templates",
-    "CapabilityMatrix": "templates",
-    "TemplateCapabilitiesRead": "templates",
     "TemplateBuildLog": "templates",
     "TemplateBuildRead": "templates",
     "TemplateBuildState": "templates",
+    "TemplateCapabilitiesRead": "templates",
     "TemplateCreate": "templates",
     "TemplateName": "templates",
     "TemplateRead": "templates",

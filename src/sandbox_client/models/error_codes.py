@@ -52,6 +52,9 @@ _TABLE = (
     ErrorCode("browser-session-not-found", 404, "Browser session not found"),
     ErrorCode("command-not-found", 404, "Command not found"),
     ErrorCode("terminal-not-found", 404, "Terminal not found"),
+    ErrorCode("code-execution-not-found", 404, "Execution not found"),
+    ErrorCode("code-result-not-found", 404, "Result not found"),
+    ErrorCode("code-context-not-found", 404, "Context not found"),
     ErrorCode("agent-run-not-found", 404, "Agent run not found"),
     ErrorCode("repository-not-found", 404, "Repository not found"),
     ErrorCode("delivery-not-found", 404, "Webhook delivery not found"),
@@ -71,6 +74,7 @@ _TABLE = (
     ErrorCode("rate-limited", 429, "Rate limit exceeded"),
     ErrorCode("too-many-at-once", 429, "Too many concurrent requests"),
     ErrorCode("too-many-commands", 429, "Too many running commands"),
+    ErrorCode("too-many-code-contexts", 429, "Too many contexts"),
     ErrorCode("too-many-streams", 429, "Too many open streams"),
     ErrorCode("too-many-tickets", 429, "Too many tickets"),
     # Lifecycle
@@ -100,6 +104,7 @@ _TABLE = (
     ErrorCode("stdin-closed", 409, "Stdin of the command is closed"),
     ErrorCode("command-not-started", 422, "Command did not start"),
     ErrorCode("control-not-understood", 422, "Invalid control message"),
+    ErrorCode("code-refused", 422, "Code interpreter rejected the request"),
     ErrorCode("command-timed-out", 504, "Command timed out"),
     # Servers inside the sandbox
     ErrorCode("not-passed-on", 501, "Request cannot be forwarded"),
@@ -110,6 +115,8 @@ _TABLE = (
     ErrorCode("agent-server-not-running", 502, "Agent server is not running"),
     ErrorCode("browser-not-running", 502, "Browser is not running"),
     ErrorCode("browser-path-not-found", 404, "Path of the browser not found"),
+    ErrorCode("interpreter-missing", 409, "Sandbox has no code interpreter"),
+    ErrorCode("interpreter-unreachable", 502, "Code interpreter did not answer"),
     ErrorCode("tools-refused", 502, "Service in the sandbox rejected this server"),
     # Forges
     ErrorCode("forge-in-use", 409, "Forge is in use"),

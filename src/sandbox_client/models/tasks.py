@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from sandbox_client.models.agent_runs import AgentName
-from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
+from sandbox_client.models.operations import LogEvent, LogGap, LogRecord
 from sandbox_client.models.sandboxes import Priority
 from sandbox_client.models.wire import (
     Labels,

@@ -68,6 +68,15 @@ class ForkOptions(TypedDict, total=False):
     timeout_s: float | None
 
 
+class CodeOptions(TypedDict, total=False):
+    """Options of code; unset: the server's defaults."""
+
+    language: str | None
+    context_id: str | None
+    env_vars: Mapping[str, str]
+    timeout_s: float | None
+
+
 class CommandOptions(TypedDict, total=False):
     cwd: str | None
     envs: Mapping[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_server.commands.output_pieces import ROW_COST, Evicted, KeptRow, Piece
+from sandbox_server.commands.output_pieces import Evicted, KeptRow, Piece
 from sandbox_server.commands.rate_limits import TRICKLE, Clock
 from sandbox_server.commands.retention import LIMIT_REASON, BoundedStream
 from sandbox_server.log.records import RecordType
@@ -70,7 +70,7 @@ class CommandLog:
     @property
     def buffered_bytes(self) -> int:
         """Memory used by records that are not yet stored."""
-        notes = len(self._notes) * ROW_COST
+        notes = sum(note.cost for note in self._notes)
         return notes + sum(stream.buffered_bytes for stream in self._streams.values())
 
     @property
@@ -119,12 +119,17 @@ class CommandLog:
             stream.receive(piece, part)
             start += len(part)
 
-    def note(self, type_: RecordType, data: Mapping[str, Any], **changes: Any) -> None:
+    def note(
+        self, type_: RecordType, data: Mapping[str, Any], *, content: bytes = b"", **changes: Any
+    ) -> None:
         """Append an event, with the changes to the command's row. `exit` is the last record."""
         # Held output precedes the event.
         for stream in self._streams.values():
             stream.charge_pending()
-        self._notes.append(Piece(type_, self._next(), data=dict(data), changes=changes))
+        note = Piece(
+            type_, self._next(), content=bytearray(content), data=dict(data), changes=changes
+        )
+        self._notes.append(note)
         self._open = None
         self._has_ended = type_ is RecordType.EXIT
         if self._has_ended:

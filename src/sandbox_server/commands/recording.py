@@ -8,9 +8,10 @@ connection lost  ▼  │ reconnected, with a gap
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from sandbox_server.commands.command_log import Batch, CommandLog
 from sandbox_server.commands.rate_limits import Throttle
@@ -39,6 +40,9 @@ from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 log = logging.getLogger(__name__)
 
 HANDED_OVER = "Another server continued the recording."
+CODE_INTERRUPTED = (
+    "The server stopped while the code ran, and the interpreter interrupted the code."
+)
 
 _MIN_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 10.0
@@ -111,6 +115,9 @@ class Recording:
         task = asyncio.current_task()
         assert task is not None
         self._forget = task.cancel
+        if self.row.kind is CommandKind.CODE:  # it ran on the connection of the server before
+            self._end(CommandState.LOST, CODE_INTERRUPTED)
+            return
         await self._reconnect_until_ended(HANDED_OVER)
 
     async def _start(self, usable: UsableSandbox, process: NewProcess) -> str | None:
@@ -279,10 +286,18 @@ class Recording:
     ) -> None:
         self._state = state
         self.connected.set()
-        record = {"state": state.value, "exit_code": exit_code, "reason": reason}
-        changes = {"state": state, "state_reason": reason, "exit_code": exit_code}
+        record = {"state": state.value, "exit_code": exit_code, "reason": reason, **self._outcome()}
+        changes: dict[str, Any] = {
+            "state": state,
+            "state_reason": reason,
+            "exit_code": exit_code,
+        }
         self.log.note(RecordType.EXIT, record, **changes)
         self._context.recorder.schedule(self, now=True)
+
+    def _outcome(self) -> Mapping[str, Any]:
+        """Return what else the last record contains."""
+        return {}
 
     def _left(self) -> timedelta | None:
         if self._expires_at is None:

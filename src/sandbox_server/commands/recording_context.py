@@ -26,6 +26,12 @@ class RecordingContext:
     changes: Changes
     activity: ActivityTracker
 
+    async def find_state(self, sandbox_id: str) -> State | None:
+        """Find the state of a sandbox; None if its row was removed."""
+        async with without_transaction(self.sessions) as session:
+            found = await SandboxRepository(session).find(sandbox_id)
+        return None if found is None else found[0].state
+
     async def wait_until_running(self, sandbox_id: str) -> UsableSandbox | None:
         """Wait until a sandbox runs, without resuming it; None if it has ended."""
         with self.changes.follow(sandbox_id) as follower:

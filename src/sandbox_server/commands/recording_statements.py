@@ -29,7 +29,7 @@ DEFAULTS = {
 }
 INSERTED_COLUMNS = (
     *("id", "tenant_id", "sandbox_id", "kind", "name", "cmd", "cwd", "user", "background", "stdin"),
-    *("cols", "rows", "timeout", "expires_at", "state", "recorded_by", "agent"),
+    *("cols", "rows", "timeout", "expires_at", "state", "recorded_by", "agent", "code"),
 )
 _mapped = Command.__mapper__.columns
 # Built once and without ORM objects, which made a short command a fifth slower.

@@ -4,6 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import Coroutine
 from datetime import timedelta
+from typing import TypeVar
 
 from sandbox_server.commands.command_log import CommandLog, StoredRecord
 from sandbox_server.commands.recorder import Recorder
@@ -22,6 +23,8 @@ from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 
 log = logging.getLogger(__name__)
+
+AnyRecording = TypeVar("AnyRecording", bound=Recording)
 
 _RENEWALS_PER_LEASE = 3
 _CLAIM_LIMIT = 100
@@ -78,9 +81,13 @@ class Recordings:
 
     def begin(self, row: Command, used: UsableSandbox, process: NewProcess) -> Recording:
         """Start a command whose row exists. It continues if the caller disconnects."""
-        recording = Recording(row, self._new_log(row), self._context, left=None)
-        self._run(recording, recording.begin(used, process))
+        recording = self.open(row, Recording)
+        self.run_recording(recording, recording.begin(used, process))
         return recording
+
+    def open(self, row: Command, kind: type[AnyRecording]) -> AnyRecording:
+        """Make a recording of a command whose row exists; pass it to `run_recording`."""
+        return kind(row, self._new_log(row), self._context, left=None)
 
     async def run(self) -> None:
         """Renew the leases, and take over released commands, until cancelled."""
@@ -168,7 +175,7 @@ class Recordings:
                 )
                 recording = Recording(row, command_log, self._context, left=time_left(row, now))
                 if row.id not in self._running:
-                    self._run(recording, recording.take_over())
+                    self.run_recording(recording, recording.take_over())
         if len(claimed) == _CLAIM_LIMIT:
             self._released.set()
 
@@ -180,7 +187,8 @@ class Recordings:
             max_held=_TERMINAL_MAX_HELD if is_terminal else None,
         )
 
-    def _run(self, recording: Recording, coroutine: Coroutine[None, None, None]) -> None:
+    def run_recording(self, recording: Recording, coroutine: Coroutine[None, None, None]) -> None:
+        """Record in the background, until the command has ended and its end is stored."""
         row = recording.row
         self._running[row.id] = recording
         self._counts.update((row.sandbox_id, row.tenant_id))

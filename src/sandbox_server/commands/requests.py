@@ -42,4 +42,5 @@ def to_columns(request: CommandRequest) -> dict[str, Any]:
         "cols": None if size is None else size.cols,
         "rows": None if size is None else size.rows,
         "agent": request.agent,
+        "code": request.code,
     }

@@ -1,7 +1,8 @@
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
+from sandbox_server.commands.recording import Recording
 from sandbox_server.commands.recording_repository import RecordingRepository
 from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.repository import CommandRepository
@@ -52,6 +53,9 @@ MAX_READ = 1024 * 1024
 MAX_PER_TENANT = 2500
 """Maximum concurrent commands of a tenant. The engine opens four files for each, and at most 20,000 for all tenants."""
 
+Begin = Callable[[Recordings, Command, UsableSandbox], Recording]
+"""Starts a command whose row exists, and its recording."""
+
 _ALL_KINDS = frozenset(CommandKind)
 _MAX_RECORDS = 1000
 
@@ -85,10 +89,11 @@ class Commands:
         *,
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
+        begin: Begin | None = None,
     ) -> Command:
         """Start a command; returns once it has started or failed, or when the wait is over.
 
-        Its output is recorded even if the caller disconnects.
+        Its output is recorded even if the caller disconnects. `begin` starts it, unless it is a process.
         """
         if (created := await self._find_created(caller, idempotency)) is not None:
             return await self._wait_started(caller, sandbox_id, created, wait=wait)
@@ -98,7 +103,10 @@ class Commands:
         row = await self._add(caller, command_id, used, request, idempotency)
         if isinstance(row, str):
             return await self._wait_started(caller, sandbox_id, row, wait=wait)
-        recording = self._recordings.begin(row, used, to_process(command_id, request))
+        if begin is None:
+            recording = self._recordings.begin(row, used, to_process(command_id, request))
+        else:
+            recording = begin(self._recordings, row, used)
         await wait_for_event(recording.started, wait)
         return row
 

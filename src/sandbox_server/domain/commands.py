@@ -14,6 +14,8 @@ class CommandKind(StrEnum):
     """The log of a service of the template."""
     AGENT = "agent"
     """A run of a coding agent."""
+    CODE = "code"
+    """An execution of code by the code interpreter in the sandbox."""
 
 
 class CommandState(StrEnum):
@@ -53,3 +55,5 @@ class CommandRequest:
     size: TerminalSize | None = None
     agent: Mapping[str, Any] | None = None
     """The stored part of an agent's run."""
+    code: Mapping[str, Any] | None = None
+    """The stored part of an execution of code: language and context."""

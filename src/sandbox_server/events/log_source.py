@@ -1,7 +1,7 @@
 """Events and output of sandboxes in one stream; each item has a source.
 
 source   events                 an event of a sandbox
-         command terminal       a record of a command's log, see log/records.py
+         command terminal code  a record of a command's log, see log/records.py
          service                a record of a service's log, with the service's `name`
          (none)                 a gap: older records were removed
 """
@@ -26,6 +26,7 @@ class LogKind(StrEnum):
     TERMINAL = "terminal"
     SERVICE = "service"
     AGENT = "agent"
+    CODE = "code"
 
 
 # Without terminals, whose raw output is seldom useful in a merged log.

@@ -14,6 +14,7 @@ from sandbox_client.models import Port
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
     AgentRunNotFound,
+    CodeExecutionNotFound,
     CommandNotFound,
     DeliveryNotFound,
     ForgeNotFound,
@@ -102,6 +103,7 @@ _of_sandbox = BeforeValidator(_parse_sandbox_id)
 _of_command = BeforeValidator(partial(_parse_id, missing=CommandNotFound))
 _of_terminal = BeforeValidator(partial(_parse_id, missing=TerminalNotFound))
 _of_agent_run = BeforeValidator(partial(_parse_id, missing=AgentRunNotFound))
+_of_execution = BeforeValidator(partial(_parse_id, missing=CodeExecutionNotFound))
 _of_task = BeforeValidator(partial(_parse_id, missing=TaskNotFound))
 _of_snapshot = BeforeValidator(partial(_parse_id, missing=SnapshotNotFound))
 _of_repository = BeforeValidator(partial(_parse_id, missing=RepositoryNotFound))
@@ -110,6 +112,7 @@ _of_delivery = BeforeValidator(partial(_parse_id, missing=DeliveryNotFound))
 
 CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
 AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
+CodeExecutionIdPath = Annotated[str, _of_execution, may_fail_with(CodeExecutionNotFound), Path()]
 TerminalIdPath = Annotated[str, _of_terminal, may_fail_with(TerminalNotFound), Path()]
 SandboxIdPath = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Path()]
 SandboxIdsQuery = Annotated[

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -111,6 +111,22 @@ class CommandOutputRepository:
         at_an_end = or_(ranked.c.before < max_bytes // 2, ranked.c.behind < max_bytes // 2)
         rows = await self._session.execute(select(ranked).where(at_an_end).order_by(ranked.c.seq))
         return [_record(row) for row in rows]
+
+    async def list_types(self, command_id: str, types: Collection[RecordType]) -> Sequence[Record]:
+        """List all records of some types, which must be few."""
+        own = (CommandOutput.command_id == command_id, CommandOutput.type.in_(types))
+        found: Select[*tuple[Any, ...]] = select(*_columns).where(*own).order_by(_ascending)
+        return [_record(row) for row in await self._session.execute(found)]
+
+    async def find_result(self, command_id: str, number: int) -> Record | None:
+        """Find a result of an execution of code."""
+        result: Select[*tuple[Any, ...]] = select(*_columns).where(
+            CommandOutput.command_id == command_id,
+            CommandOutput.type == RecordType.RESULT,
+            CommandOutput.data["number"].astext.cast(BigInteger) == number,
+        )
+        found = (await self._session.execute(result)).one_or_none()
+        return None if found is None else _record(found)
 
     async def find_tail(self, command_id: str, *, count: int) -> int:
         """Find the number after which the last `count` records come."""

@@ -4,8 +4,10 @@
     stdout    offset, content
     stderr    offset, content
     resized   data: cols, rows              terminals only; only the last one is kept
+    result    data: number, sizes, …        executions of code only; content: the result's formats as JSON
+    error     content: JSON                 executions of code only; name, value and traceback of the exception
     gap       data: stream, size, reason    bytes from `offset` on are missing; stream and size are null if unknown
-    exit      data: state, exit_code, reason
+    exit      data: state, exit_code, reason; of executions of code also execution_count
 
 Output evicted from the middle of a stream becomes one gap under the number of the last evicted piece. A reader beyond
 this number has missed nothing, and any other reader receives the gap once.
@@ -19,12 +21,14 @@ from typing import Any
 
 
 class RecordType(StrEnum):
-    """Type of a record. No type is named `error`, because browsers use this name for connection errors."""
+    """Type of a record."""
 
     STARTED = "started"
     STDOUT = "stdout"  # also all output of a terminal
     STDERR = "stderr"
     RESIZED = "resized"
+    RESULT = "result"
+    ERROR = "error"
     GAP = "gap"
     EXIT = "exit"
 

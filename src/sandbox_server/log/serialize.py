@@ -1,6 +1,7 @@
 """Serializes records of a command's log as JSON objects with a `type`."""
 
 import base64
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from sandbox_server.log.records import Record, RecordType
 
 OUTPUT = frozenset({RecordType.STDOUT, RecordType.STDERR})
+
+INLINE_FORMAT = 2**20
+"""Largest format of a result that is part of an event; larger ones are read as files."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,25 @@ def serialize(record: Record) -> dict[str, Any]:
         fields |= {"offset": record.offset, **content_of(record.content)}
     elif record.type is RecordType.STARTED:
         fields["command_id"] = record.command_id
+    elif record.type is RecordType.RESULT:
+        fields["data"] = inline_formats(record)
+    elif record.type is RecordType.ERROR:
+        fields |= json.loads(record.content)
     elif record.type is RecordType.GAP:
         fields |= {"stream": None, "offset": record.offset, "size": None, "reason": None}
     return fields | dict(record.data) | {"at": record.at.isoformat().replace("+00:00", "Z")}
+
+
+def inline_formats(record: Record, *, room: int = INLINE_FORMAT) -> dict[str, Any]:
+    """Return the formats of a result that are small enough to be part of an event or a list."""
+    formats: dict[str, Any] = json.loads(record.content)
+    sizes: dict[str, int] = record.data["sizes"]
+    small = {}
+    for name, value in formats.items():
+        if sizes[name] <= min(room, INLINE_FORMAT):
+            small[name] = value
+            room -= sizes[name]
+    return small
 
 
 def content_of(content: bytes) -> dict[str, str]:

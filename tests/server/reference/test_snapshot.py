@@ -9,7 +9,7 @@ from reference.breaking import breaks
 
 VERBS = set(
     "approve archive attach cancel check connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause "
-    "prepare put read rebuild receive release resize restore resume retry revoke run save send set sign start unpack update use watch write".split()
+    "prepare put read rebuild receive release resize restart restore resume retry revoke run save send set sign start unpack update use watch write".split()
 )
 
 

@@ -12,7 +12,7 @@ from sandbox_server.domain.commands import CommandKind, CommandState
 
 
 class Command(Row):
-    """A program in a sandbox with recorded output: a command, a terminal, or a service's log.
+    """A program in a sandbox with recorded output: a command, a terminal, an execution of code, or a service's log.
 
     One server records it while it holds the lease; any other continues after the lease expires.
     """
@@ -52,6 +52,9 @@ class Command(Row):
     agent: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB(none_as_null=True)
     )  # agent runs: the agent and what to do at the end
+    code: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True)
+    )  # executions of code: language and context
 
     state: Mapped[CommandState] = mapped_column(server_default=CommandState.STARTING)
     state_reason: Mapped[str | None]
@@ -76,7 +79,7 @@ class CommandOutput(Row):
 
     __tablename__ = "command_output"
     __table_args__ = (
-        one_of("type", "started", "stdout", "stderr", "resized", "gap", "exit"),
+        one_of("type", "started", "stdout", "stderr", "resized", "result", "error", "gap", "exit"),
         Index(None, "command_id", "seq"),
         Index(None, "created_at"),
         Index(

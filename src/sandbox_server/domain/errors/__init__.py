@@ -3,11 +3,13 @@
 SandboxError
   InvalidRequest              the request cannot be carried out as it is
     ControlNotUnderstood      an invalid control message on a terminal's WebSocket
+    CodeRefused               the code interpreter does not know the language, for example
     ForgeHostNotAllowed       the operator did not allow requests to this host
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
+    CodeExecutionNotFound  CodeResultNotFound  CodeContextNotFound
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
     PullNotFound  BrowserSessionNotFound  BrowserPathNotFound
   Conflict
@@ -22,6 +24,7 @@ SandboxError
     KeyIssuedBefore           its secret was returned then
     Superseded                another worker has changed the sandbox meanwhile
     PathRefused               something else exists at that path, or permissions are missing
+    InterpreterMissing        nothing listens on the code interpreter's port
     CommandNotRunning         no input, no signals
     StdinClosed               started without stdin, or closed since
     FileBusy                  other requests kept replacing it
@@ -40,6 +43,7 @@ SandboxError
     RateLimited               requests per second of a key
     TooManyAtOnce             concurrent requests of a tenant
     TooManyCommands           running commands of a sandbox or a tenant
+    TooManyCodeContexts       contexts of a sandbox
     TooManyStreams            open streams of a tenant at one server
     TooManyTickets            valid tickets of a tenant
   FileChanged                 If-Match names another version
@@ -111,12 +115,17 @@ from sandbox_server.domain.errors.backends import (
 )
 from sandbox_server.domain.errors.commands import (
     AgentRunNotFound,
+    CodeContextNotFound,
+    CodeExecutionNotFound,
+    CodeRefused,
+    CodeResultNotFound,
     CommandNotFound,
     CommandNotRunning,
     CommandNotStarted,
     ControlNotUnderstood,
     StdinClosed,
     TerminalNotFound,
+    TooManyCodeContexts,
 )
 from sandbox_server.domain.errors.conflicts import (
     IdempotencyMismatch,
@@ -209,6 +218,8 @@ from sandbox_server.domain.errors.ports import (
     AgentsNotRunning,
     BrowserNotRunning,
     BrowserPathNotFound,
+    InterpreterMissing,
+    InterpreterUnreachable,
     NotPassedOn,
     PortBroken,
     PortNotOpen,
@@ -241,6 +252,10 @@ __all__ = [
     "BundleRefused",
     "CheckoutFailed",
     "CheckoutRefused",
+    "CodeContextNotFound",
+    "CodeExecutionNotFound",
+    "CodeRefused",
+    "CodeResultNotFound",
     "CommandNotFound",
     "CommandNotRunning",
     "CommandNotStarted",
@@ -268,6 +283,8 @@ __all__ = [
     "GitTimedOut",
     "GitUnavailable",
     "IdempotencyMismatch",
+    "InterpreterMissing",
+    "InterpreterUnreachable",
     "InvalidRequest",
     "InvalidStage",
     "InvalidTransition",
@@ -321,6 +338,7 @@ __all__ = [
     "TerminalNotFound",
     "TicketRefused",
     "TooManyAtOnce",
+    "TooManyCodeContexts",
     "TooManyCommands",
     "TooManyEntries",
     "TooManyStreams",

@@ -1,4 +1,12 @@
-from sandbox_server.domain.errors.kinds import Conflict, InvalidRequest, NotFound, SandboxError
+from datetime import timedelta
+
+from sandbox_server.domain.errors.kinds import (
+    Conflict,
+    InvalidRequest,
+    LimitReached,
+    NotFound,
+    SandboxError,
+)
 
 
 class CommandNotFound(NotFound):
@@ -39,6 +47,42 @@ class CommandNotStarted(SandboxError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The command did not start: {reason}")
+
+
+class CodeExecutionNotFound(NotFound):
+    code = "code-execution-not-found"
+    noun = "execution"
+    remediation = "Records of executions are deleted with their sandbox, and some days after the execution ended."
+
+
+class CodeResultNotFound(NotFound):
+    code = "code-result-not-found"
+    noun = "result"
+    remediation = "Read the execution: `results` lists the formats of each result."
+
+
+class CodeContextNotFound(NotFound):
+    code = "code-context-not-found"
+    noun = "context"
+    remediation = "List the contexts of the sandbox, or create one."
+
+
+class CodeRefused(InvalidRequest):
+    code = "code-refused"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The code interpreter refused the request: {reason}")
+
+
+class TooManyCodeContexts(LimitReached):
+    code = "too-many-code-contexts"
+    remediation = "Delete contexts that are no longer needed."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The code interpreter refused another context: {reason}",
+            retry_after=timedelta(seconds=10),
+        )
 
 
 class TerminalNotFound(NotFound):

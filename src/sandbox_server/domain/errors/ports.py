@@ -1,4 +1,4 @@
-from sandbox_server.domain.errors.kinds import NotFound, SandboxError
+from sandbox_server.domain.errors.kinds import Conflict, NotFound, SandboxError
 
 
 class PortNotOpen(SandboxError):
@@ -65,6 +65,22 @@ class BrowserPathNotFound(NotFound):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"The browser has no path {path!r}.")
+
+
+class InterpreterMissing(Conflict):
+    code = "interpreter-missing"
+    remediation = "Create the sandbox from the template `code-interpreter-v1`."
+
+    def __init__(self) -> None:
+        super().__init__("No code interpreter listens on port 49999 of the sandbox.")
+
+
+class InterpreterUnreachable(SandboxError):
+    code = "interpreter-unreachable"
+    remediation = "Try again: a code interpreter that ends is restarted within seconds."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The code interpreter of the sandbox {reason}.")
 
 
 class ToolsRefused(SandboxError):
