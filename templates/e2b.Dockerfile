@@ -60,6 +60,16 @@ RUN [ "$WITH_BROWSER" = 0 ] || { \
             --requirement /opt/sandbox/requirements-browser.txt; \
     }
 
+# A browser that runs before it is needed, with chromedriver; see docker/sandbox/services/browser.
+ARG WITH_WARM_BROWSER=0
+RUN [ "$WITH_WARM_BROWSER" = 0 ] || { \
+        apt-get update -qq \
+        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io chromium-driver >/dev/null \
+        && apt-get clean \
+        && rm -rf /var/lib/apt/lists/* \
+        && touch /opt/sandbox/warm-browser; \
+    }
+
 ARG WITH_CODE_SERVER=1
 RUN [ "$WITH_CODE_SERVER" = 0 ] || { \
         apt-get update -qq \

@@ -94,7 +94,7 @@ class App:
         def make() -> PortProxy:
             secrets = {self._api_key, *(secret.encode() for secret in sandbox.secrets)}
             proxy = PortProxy(sandbox.dial, sandbox_id=sandbox.id, secrets=secrets)
-            sandbox.on_disconnect(proxy.close)
+            sandbox.on_disconnect(proxy.close, at_pause=proxy.suspend)
             return proxy
 
         return sandbox.get_or_create(PortProxy, make)

@@ -11,6 +11,7 @@ _COMMANDS = {
     "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents over WebSocket"),
     "serve-desktop": ("sandbox_tools.desktop.server", "serve this sandbox's desktop over HTTP"),
     "run-agent": ("sandbox_tools.agents.run_agent", "run one prompt on the agent server"),
+    "forward": ("sandbox_tools.forwarder.server", "forward the browser's traffic to its proxies"),
     "setting": ("sandbox_tools.setting", "print one setting of this sandbox"),
 }
 

@@ -76,4 +76,4 @@ def test_services__have_what_the_start_script_reads(path):
     told = subprocess.run(
         ["bash", "-c", script, "bash", path], check=True, capture_output=True, text=True
     )
-    assert re.fullmatch(r"\d+/\w+\n", told.stdout)
+    assert re.fullmatch(r"\d+/[\w/]+\n", told.stdout)

@@ -25,6 +25,7 @@ class ConnectionPool:
         self._dial = dial
         self._open: dict[Upstream, int] = {}  # with the port
         self._idle: dict[Upstream, asyncio.TimerHandle] = {}
+        self._kept: set[Upstream] = set()
         self._closings = 0
 
     async def connect(self, port: int) -> Upstream:
@@ -56,19 +57,27 @@ class ConnectionPool:
         else:
             self._drop(upstream)
 
-    async def close(self) -> None:
+    def keep_open(self, upstream: Upstream) -> None:
+        """Keep a connection that becomes a tunnel open while the sandbox is paused."""
+        self._kept.add(upstream)
+
+    async def close(self, *, keep_tunnels: bool = False) -> None:
         """Close all connections, active and idle; later requests open new ones."""
         self._closings += 1
         for expiry in self._idle.values():
             expiry.cancel()
         self._idle.clear()
-        while self._open:
-            self._open.popitem()[0].abort(ProxyClosed())
+        for upstream in list(self._open):
+            if not (keep_tunnels and upstream in self._kept):
+                del self._open[upstream]
+                self._kept.discard(upstream)
+                upstream.abort(ProxyClosed())
         await asyncio.sleep(0)  # a transport closes its socket one loop iteration after its abort
 
     def _drop(self, upstream: Upstream) -> None:
         self._idle.pop(upstream, None)
         self._open.pop(upstream, None)
+        self._kept.discard(upstream)
         upstream.abort(UpstreamLost())
 
     async def _dial_patiently(self, port: int) -> socket.socket:

@@ -14,8 +14,11 @@ _FORWARDED_HOST = b"x-forwarded-host"
 
 TRAFFIC_TOKEN = b"e2b-traffic-access-token"
 
+# Asks to keep a tunnel open while the sandbox is paused: its messages wait, and whoever sends one resumes the sandbox.
+KEEP_OPEN = b"x-keep-while-paused"
+
 # The engine's HTTP server answers `Expect: 100-continue` itself.
-_NOT_FOR_APPLICATIONS = frozenset({TRAFFIC_TOKEN, b"host", b"expect"})
+_NOT_FOR_APPLICATIONS = frozenset({TRAFFIC_TOKEN, KEEP_OPEN, b"host", b"expect"})
 
 
 def read_request(

@@ -10,7 +10,8 @@ from sandbox_engine.http.error_pages import (
 )
 from sandbox_engine.ports.connection_pool import ConnectionPool, Dial, ProxyClosed
 from sandbox_engine.ports.exchange import Client, ClientGone, exchange
-from sandbox_engine.ports.headers import read_request
+from sandbox_engine.ports.headers import KEEP_OPEN, read_request
+from sandbox_http.headers import find_header
 from sandbox_http.messages import RequestHead, UnsupportedRequest
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
@@ -45,7 +46,8 @@ class PortProxy:
             request = read_request(
                 scope, port=port, host=host, secrets=self._secrets, forwarded=forwarded
             )
-            await self._forward(client, request, port)
+            keeps_open = forwarded and find_header(scope["headers"], KEEP_OPEN) is not None
+            await self._forward(client, request, port, keeps_open=keeps_open)
         except ClientGone:
             pass
         except UnsupportedRequest as error:
@@ -61,7 +63,13 @@ class PortProxy:
         """Close all connections into the sandbox; later requests open new ones."""
         await self._pool.close()
 
-    async def _forward(self, client: Client, request: RequestHead, port: int) -> None:
+    async def suspend(self) -> None:
+        """Close the connections into a frozen sandbox, except the tunnels that are kept open while it is paused."""
+        await self._pool.close(keep_tunnels=True)
+
+    async def _forward(
+        self, client: Client, request: RequestHead, port: int, *, keeps_open: bool
+    ) -> None:
         # The application may be about to close an idle connection, so only requests that can be
         # repeated reuse one.
         idle = self._pool.take_idle(port) if request.is_repeatable else None
@@ -72,7 +80,10 @@ class PortProxy:
                 pass
             else:
                 return
-        await self._exchange(client, request, await self._pool.connect(port))
+        upstream = await self._pool.connect(port)
+        if keeps_open:
+            self._pool.keep_open(upstream)
+        await self._exchange(client, request, upstream)
 
     async def _exchange(self, client: Client, request: RequestHead, upstream: Upstream) -> None:
         try:

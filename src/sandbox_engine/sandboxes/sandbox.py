@@ -2,7 +2,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,7 @@ class Sandbox:
         self._connections: set[Connection] = set()
         self._companions: dict[type[object], object] = {}
         self._disconnect_callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._pause_callbacks: list[Callable[[], Awaitable[None]]] = []
         self._end_callbacks: list[Callable[[], None]] = []
         self.commands = commands(self)
 
@@ -205,9 +206,15 @@ class Sandbox:
             self._companions[kind] = make()
         return cast("T", self._companions[kind])
 
-    def on_disconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Register a callback for when the sandbox stops answering."""
+    def on_disconnect(
+        self,
+        callback: Callable[[], Awaitable[None]],
+        *,
+        at_pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Register a callback for when the sandbox stops answering; `at_pause` replaces it if only a pause is the reason."""
         self._disconnect_callbacks.append(callback)
+        self._pause_callbacks.append(at_pause or callback)
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Register a callback for when this engine is done with this run of the container."""
@@ -215,7 +222,7 @@ class Sandbox:
 
     def suspend(self, reason: str) -> None:
         """Disconnect all clients from a frozen container; its commands continue later."""
-        self._disconnect()
+        self._disconnect(self._pause_callbacks)
         self.commands.detach(reason)
 
     def close(self, reason: str) -> None:
@@ -233,13 +240,13 @@ class Sandbox:
     def _end(self) -> None:
         for callback in self._end_callbacks:
             callback()
-        self._disconnect()
+        self._disconnect(self._disconnect_callbacks)
 
-    def _disconnect(self) -> None:
+    def _disconnect(self, callbacks: Iterable[Callable[[], Awaitable[None]]]) -> None:
         # A complete stream would tell SDKs that the sandbox still answers.
         for connection in list(self._connections):
             connection.cut()
-        for callback in self._disconnect_callbacks:
+        for callback in callbacks:
             task = asyncio.ensure_future(callback())
             _disconnect_callbacks.add(task)
             task.add_done_callback(_disconnect_callbacks.discard)

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,16 @@ _RESTARTED = "The browser crashed and was restarted. Its tabs are lost; cookies 
 _LIMIT_SECONDS = 60.0
 
 T = TypeVar("T")
+
+
+class Closed(Enum):
+    """The outcome of closing the browser."""
+
+    ENDED = "The browser is closed."
+    LEFT = (
+        "Disconnected. The browser stays, with its tabs: other clients of this sandbox use it too."
+    )
+    NOT_RUNNING = "The browser was not running."
 
 
 class Browser:
@@ -46,10 +57,14 @@ class Browser:
             ) as actions:
                 yield actions
 
-    async def close(self) -> bool:
-        """End the browser; return whether it was running."""
+    async def close(self) -> Closed:
+        """End the browser, or leave it to its other clients."""
         async with self._calls:
-            return await _shielded(self._end_locked())
+            is_shared = self._running is not None and self._running.is_shared
+            was_running = await _shielded(self._end_locked())
+        if not was_running:
+            return Closed.NOT_RUNNING
+        return Closed.LEFT if is_shared else Closed.ENDED
 
     def state(self) -> str:
         return "running" if self._running else "idle"

@@ -3,10 +3,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Error
+from playwright.async_api import Error
 
 from sandbox_tools.browser.arguments import Answer
-from sandbox_tools.browser.chromium import launch_chromium
+from sandbox_tools.browser.chromium import OpenBrowser, open_browser
 from sandbox_tools.browser.dialogs import Dialogs
 from sandbox_tools.browser.downloads import Downloads
 from sandbox_tools.browser.errors import raise_tool_errors
@@ -22,7 +22,9 @@ _ALIVE_SECONDS = 10.0
 class BrowserSession:
     """A running Chromium with its tabs and pending page events."""
 
-    def __init__(self, context: BrowserContext, workspace: Workspace) -> None:
+    def __init__(self, browser: OpenBrowser, workspace: Workspace) -> None:
+        context = browser.context
+        self.is_shared = browser.is_shared
         self._workspace = workspace
         self.events = PageEvents()
         self._context = context
@@ -61,5 +63,5 @@ class BrowserSession:
 async def open_browser_session(
     executable: str, directory: Path, workspace: Workspace
 ) -> AsyncIterator[BrowserSession]:
-    async with launch_chromium(executable, directory) as context:
-        yield BrowserSession(context, workspace)
+    async with open_browser(executable, directory) as browser:
+        yield BrowserSession(browser, workspace)

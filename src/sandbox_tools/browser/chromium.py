@@ -1,8 +1,10 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastmcp.exceptions import ToolError
@@ -10,14 +12,64 @@ from playwright.async_api import BrowserContext, Error, Playwright, ViewportSize
 
 from sandbox_tools.browser.page_events import single_line
 
+CDP_PORT = "SANDBOX_TOOLS_CDP_PORT"
+"""Variable with the browser's port for CDP clients, which the server's `cdp_url` leads to; unset: none."""
+
 _VIEWPORT = ViewportSize(width=1280, height=800)
 # In addition to playwright's: no traffic that no page requested, and a bounded cache.
 _FLAGS = ("--disable-quic", "--disable-gpu", "--disk-cache-size=104857600")
 _TIMEOUT_SECONDS = 10
 
 
+@dataclass(frozen=True)
+class OpenBrowser:
+    """A browser in use; a shared one stays when this client leaves."""
+
+    context: BrowserContext
+    is_shared: bool
+
+
 @asynccontextmanager
-async def launch_chromium(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
+async def open_browser(executable: str, directory: Path) -> AsyncIterator[OpenBrowser]:
+    """Use the browser that CDP clients of the sandbox use, or run one that they can use."""
+    port = os.environ.get(CDP_PORT)
+    is_shared = port is not None and await asyncio.to_thread(_is_listening, int(port))
+    opening = (
+        _connect(port) if port is not None and is_shared else _launch_owned(executable, directory)
+    )
+    async with opening as context:
+        yield OpenBrowser(context, is_shared)
+
+
+@asynccontextmanager
+async def _connect(port: str) -> AsyncIterator[BrowserContext]:
+    playwright = await async_playwright().start()
+    try:
+        try:
+            browser = await playwright.chromium.connect_over_cdp(
+                f"http://127.0.0.1:{port}", timeout=60_000
+            )
+        except Error as error:
+            why = single_line(error.message, limit=1_000)
+            raise ToolError(f"The browser of this sandbox cannot be used: {why}") from None
+        try:
+            yield browser.contexts[0]
+        finally:
+            await _close_quietly(browser.close)
+    finally:
+        await _close_quietly(playwright.stop)
+
+
+def _is_listening(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+@asynccontextmanager
+async def _launch_owned(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
     """Run a headless Chromium with the profile in a directory, locked for this process."""
     with _locked_profile(directory) as profile:
         playwright = await async_playwright().start()
@@ -66,13 +118,18 @@ async def _launch_once(
             profile,
             executable_path=executable,
             chromium_sandbox=sandboxed,
-            args=_FLAGS,
+            args=_flags(),
             viewport=_VIEWPORT,
             timeout=60_000,
         )
     except Error as error:
         why = single_line(error.message, limit=1_000)
         raise ToolError(f"Chromium failed to start: {why}") from None
+
+
+def _flags() -> Sequence[str]:
+    port = os.environ.get(CDP_PORT)
+    return _FLAGS if port is None else (*_FLAGS, f"--remote-debugging-port={port}")
 
 
 async def _close_quietly(end: Callable[[], Awaitable[None]]) -> None:

@@ -228,5 +228,4 @@ class BrowserTools:
 
     async def browser_close(self) -> str:
         """End the browser and free its memory. Cookies and storage are kept; tabs and unsent forms are lost."""
-        ran = await self._browser.close()
-        return "The browser is closed." if ran else "The browser was not running."
+        return (await self._browser.close()).value

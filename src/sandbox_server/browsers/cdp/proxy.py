@@ -39,6 +39,8 @@ _WEBSOCKET = re.compile(r"/devtools/(browser|page)/[A-Za-z0-9-]{1,100}")
 _BROWSER = frozenset({"", "/", "/devtools/browser", "/devtools/browser/"})
 _DESCRIPTIONS = re.compile(r"/json(?:/(?:version|list|new))?/?")
 _FORWARDED = re.compile(r"/json/(?:protocol|activate/[^/]+|close/[^/]+)/?|/devtools/.*", re.DOTALL)
+# The engine keeps the connection while the sandbox is paused, and the next message resumes it.
+_KEEP_OPEN = (b"x-keep-while-paused", b"1")
 _LONGEST_REASON = 123  # bytes, by RFC 6455
 
 # Chromium refuses pages of other origins, and frames must not be compressed to be inspected.
@@ -202,6 +204,7 @@ class CdpProxy:
                 ),
                 path=path.encode(),
                 relay=relay,
+                extra_headers=() if relay is None else (_KEEP_OPEN,),
             )
         )
 

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from sandbox_server.domain.errors import SandboxPaused
-from tests.server.browsers.cdp.chromium_process import listening_chromium
+from tests.chromium_process import listening_chromium
 from tests.server.browsers.cdp.relay_server import LOST, RelayServer, relaying
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
