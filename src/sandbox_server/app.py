@@ -19,6 +19,11 @@ from sandbox_server.admin import api_jobs as jobs
 from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
+from sandbox_server.browserbase import api as browserbase
+from sandbox_server.browserbase import api_session_files as browserbase_session_files
+from sandbox_server.browserbase import api_sessions as browserbase_sessions
+from sandbox_server.browserbase.connect import CONNECT_ROUTE, ConnectRoute
+from sandbox_server.browserbase.errors import BrowserbaseErrors
 from sandbox_server.browsers import api as browsers
 from sandbox_server.browsers import api_links as browser_links
 from sandbox_server.browsers.api_links import ROUTE_PATH as BROWSER_PATH
@@ -90,6 +95,7 @@ _ROUTES = (
         repositories,
         webhooks,
     ),
+    *(browserbase_session_files, browserbase_sessions, browserbase),
     *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
 )
 
@@ -134,10 +140,11 @@ def _routes() -> tuple[BaseRoute, ...]:
     `include_router` would wrap each module's routes, check every wrapper for every request, and copy the routes for every app.
     """
     path_proxy = Route(PROXY_PATH, PathProxy(), include_in_schema=False)
+    connect = Route(CONNECT_ROUTE, ConnectRoute(), include_in_schema=False)
     git = Route(GIT_PATH, GitRoute(), include_in_schema=False)
     browser = Route(BROWSER_PATH, BrowserRoute(), include_in_schema=False)
     listed = (route for module in _ROUTES for route in module.router.routes)
-    routes = (*listed, path_proxy, git, browser, *mcp.router.routes)
+    routes = (*listed, path_proxy, connect, git, browser, *mcp.router.routes)
     for route in routes:
         if isinstance(route, APIRoute):
             route.unique_id = route.name
@@ -160,6 +167,7 @@ def _add_middleware(app: FastAPI, components: Components) -> None:
     app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
     app.add_middleware(RequestChecks)
     app.add_middleware(UnexpectedErrors)
+    app.add_middleware(BrowserbaseErrors)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

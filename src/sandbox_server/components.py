@@ -10,8 +10,13 @@ from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.server_proxy import AgentServerProxy
+from sandbox_server.browser_services import BrowserServices
+from sandbox_server.browserbase.live import LiveUrls
+from sandbox_server.browserbase.projects import Projects
 from sandbox_server.browsers.api_links import BrowserHosts
 from sandbox_server.browsers.cdp.proxy import CdpProxy
+from sandbox_server.browsers.downloads import SessionDownloads
+from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.browsers.tokens import BrowserTokens
 from sandbox_server.browsers.urls import BrowserLinks
@@ -88,6 +93,7 @@ class Core:
     repositories: Repositories
     task_services: TaskServices
     git_endpoint: GitEndpoint
+    browsers: BrowserServices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +138,10 @@ class Components:
     event_streams: EventStreams
     timelines: Timelines
     browser_sessions: BrowserSessions
+    session_drivers: SessionDrivers
+    session_downloads: SessionDownloads
+    browser_projects: Projects
+    live_urls: LiveUrls
     service_health: ServiceHealth
     service_logs: ServiceLogRecorder
     tool_servers: ToolServerProxy
@@ -177,7 +187,8 @@ def build_components(core: Core) -> Components:
     port_proxy = PortProxy(controller, authenticator)
     browser_tokens = BrowserTokens(core.vault, authenticator)
     browser_links = BrowserLinks(core.public_address, browser_tokens)
-    cdp_proxy = CdpProxy(controller, port_proxy)
+    browsers = core.browsers
+    cdp_proxy = CdpProxy(controller, port_proxy, browsers.policies)
     service_proxy = ServiceProxy(port_proxy, core.service_config)
     interpreter_connections = InterpreterConnections()
     locks, file_access = Locks(sessions), FileAccess(controller)
@@ -221,7 +232,11 @@ def build_components(core: Core) -> Components:
         streams=streams,
         event_streams=EventStreams(streams, authenticator),
         timelines=Timelines(sessions, service_logs),
-        browser_sessions=BrowserSessions(sessions, controller),
+        browser_sessions=browsers.sessions,
+        session_drivers=browsers.drivers,
+        session_downloads=browsers.downloads,
+        browser_projects=browsers.projects,
+        live_urls=LiveUrls(browser_links, cdp_proxy),
         service_health=service_health,
         service_logs=service_logs,
         tool_servers=ToolServerProxy(controller, service_proxy),

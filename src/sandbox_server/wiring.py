@@ -10,7 +10,7 @@ from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.admin.backends import register_backends
 from sandbox_server.admin.retention import RetentionJob, RetentionPeriods
 from sandbox_server.agents.follow_up import PauseAfterRun
-from sandbox_server.browsers.reconciler import SessionReconciler
+from sandbox_server.browser_services import build_browser_services
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.components import Components, Core, build_components
@@ -182,7 +182,6 @@ def _assemble(
         DRIFT_CHECK: drift.check,
         HOUSEKEEPING: retention_job.work,
         AGENT_RUN: PauseAfterRun(sessions).work,
-        BROWSER_SESSION: SessionReconciler(sessions).reconcile,
         **git.handlers,
     }
     if agent is not None:
@@ -239,7 +238,10 @@ def _assemble(
             snapshots=use_cases.snapshots,
         )
     )
+    browsers = build_browser_services(sessions, vault, controller)
+    scheduler.add_handlers({BROWSER_SESSION: browsers.reconciler.reconcile})
     core = Core(
+        browsers=browsers,
         repositories=repositories,
         task_services=task_services,
         forges=forges,
@@ -303,6 +305,7 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         recordings_task = group.create_task(server.components.recordings.run(), name="recordings")
         streams_task = group.create_task(server.components.streams.run(), name="streams")
         port_proxy_task = group.create_task(server.components.port_proxy.run(), name="port proxy")
+        drivers_task = group.create_task(server.components.session_drivers.run(), name="drivers")
         service_logs_task = group.create_task(
             server.components.service_logs.run(), name="service logs"
         )
@@ -317,6 +320,7 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         activity_task.cancel()
         streams_task.cancel()
         port_proxy_task.cancel()
+        drivers_task.cancel()
         server.components.port_proxy.close()
         server.components.service_health.close()
         server.components.interpreter_connections.close()

@@ -105,6 +105,22 @@ class SnapshotNotFound(NotFound):
     code = "snapshot-not-found"
 
 
+class BrowserContextNotFound(NotFound):
+    code = "browser-context-not-found"
+
+
+class BrowserExtensionNotFound(NotFound):
+    code = "browser-extension-not-found"
+
+
+class BrowserProjectNotFound(NotFound):
+    code = "browser-project-not-found"
+
+
+class BrowserbasePathNotFound(NotFound):
+    code = "browserbase-path-not-found"
+
+
 class BrowserSessionNotFound(NotFound):
     code = "browser-session-not-found"
 
@@ -151,6 +167,14 @@ class SaveNotFound(NotFound):
 
 class Conflict(ApiError):
     code = "conflict"
+
+
+class BrowserSessionEnded(Conflict):
+    code = "browser-session-ended"
+
+
+class BrowserContextInUse(Conflict):
+    code = "browser-context-in-use"
 
 
 class ForgeInUse(Conflict):
@@ -371,6 +395,10 @@ class PortBroken(ApiError):
 
 class PortSilent(ApiError):
     code = "port-silent"
+
+
+class FeatureUnavailable(ApiError):
+    code = "feature-unavailable"
 
 
 class NotPassedOn(ApiError):

@@ -1,4 +1,5 @@
 from typing import Protocol
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,6 +25,10 @@ class PathTokens(Protocol):
         """Find the caller whose token is in the path; None where paths contain none."""
 
 
+_CONNECT = "/browserbase/connect"
+_BROWSERBASE = "/browserbase/"  # its clients send the key in a header of their own
+
+
 class Authentication:
     """Requires an API key, a ticket or a login for every path that is not public, before the body is read.
 
@@ -47,7 +52,7 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"} and not is_public(scope["path"]):
-            secret = _find_secret(Headers(scope=scope))
+            secret = _find_secret(scope, Headers(scope=scope))
             if scope["path"] == METRICS_PATH:
                 self._metrics.require(scope, secret)
             else:
@@ -79,10 +84,21 @@ def is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith(_PUBLIC_PREFIXES)
 
 
-def _find_secret(headers: Headers) -> str | None:
+def _find_secret(scope: Scope, headers: Headers) -> str | None:
     """Find the API key; beside `X-API-Key`, `Authorization` may be meant for the server in a sandbox."""
+    if scope["path"].startswith(_BROWSERBASE):
+        sent = headers.get("x-bb-api-key") or headers.get("x-api-key")
+        return sent or _find_in_query(scope)
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     bearer = secret.strip() if scheme.lower() == "bearer" else None
     if bearer is not None and is_secret(bearer):
         return bearer
     return headers.get("x-api-key", bearer)
+
+
+def _find_in_query(scope: Scope) -> str | None:
+    """Find the API key in the URL of a driver's connection; drivers can rarely send headers."""
+    if not scope["path"].startswith(_CONNECT):
+        return None
+    values = parse_qs(scope["query_string"].decode("latin-1")).get("apiKey")
+    return values[0] if values else None

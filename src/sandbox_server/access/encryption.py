@@ -18,6 +18,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.models import (
+    BrowserFilePart,
     Forge,
     GitPushPart,
     Repository,
@@ -52,6 +53,9 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(TaskSavePart.id, TaskSavePart.content_sealed, "task_save_parts.content"),
     EncryptedColumn(
         TaskLargeFilePart.id, TaskLargeFilePart.content_sealed, "task_large_file_parts.content"
+    ),
+    EncryptedColumn(
+        BrowserFilePart.id, BrowserFilePart.content_sealed, "browser_file_parts.content"
     ),
     EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )

@@ -8,6 +8,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.dml import ReturningDelete
 
 from sandbox_server.db.models import (
+    BrowserFilePart,
     BrowserSession,
     Command,
     Event,
@@ -45,9 +46,12 @@ class RetentionRepository:
         return len(removed)
 
     async def remove_browser_sessions(self, age: timedelta) -> int:
-        """Remove browser sessions that ended longer than `age` ago."""
-        ended = BrowserSession.ended_at < _now - age
-        return len(await self._remove(BrowserSession.id, where=ended))
+        """Remove browser sessions that ended longer than `age` ago, with their files."""
+        removed = await self._remove(BrowserSession.id, where=BrowserSession.ended_at < _now - age)
+        await self._session.execute(
+            delete(BrowserFilePart).where(BrowserFilePart.owner_id.in_(removed))
+        )
+        return len(removed)
 
     async def remove_commands(self, age: timedelta) -> int:
         """Remove commands that ended longer than `age` ago, with their output."""

@@ -1,16 +1,14 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Response
-from pydantic import BeforeValidator
+from fastapi import APIRouter, Body, Query, Response
 
 from sandbox_client.models import BrowserCreate, BrowserRead, BrowserState, Page
 from sandbox_server.browsers.service import BrowserSessions, SessionRequest
 from sandbox_server.db.models import BrowserSession
-from sandbox_server.domain.computers.browsers import SessionState, is_session_id
-from sandbox_server.domain.errors import BrowserSessionNotFound
+from sandbox_server.domain.computers.browsers import SessionState
 from sandbox_server.http.declared_errors import PLACED, may_fail_with
-from sandbox_server.http.deps import Operator, Reader, depends_on
+from sandbox_server.http.deps import BrowserIdPath, Operator, Reader, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_text
 from sandbox_server.http.requests import IdempotencyDep, request_fields
@@ -19,17 +17,6 @@ from sandbox_server.http.waiting import Wait, answer_pending
 router = APIRouter(route_class=JsonRoute, prefix="/v1/browsers", tags=["browsers"])
 
 BrowserSessionsDep = Annotated[BrowserSessions, depends_on(BrowserSessions)]
-
-
-def _parse_session_id(text: str) -> str:
-    if not is_session_id(text):  # answered 404 without a query
-        raise BrowserSessionNotFound(text)
-    return text
-
-
-BrowserIdPath = Annotated[
-    str, BeforeValidator(_parse_session_id), may_fail_with(BrowserSessionNotFound), Path()
-]
 
 
 @router.post("", status_code=201, responses={202: {"model": BrowserRead}})

@@ -1,5 +1,6 @@
 import logging
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -30,42 +31,65 @@ _CAUSES = {
 }
 
 
+class SessionKeeper(Protocol):
+    """Keeps what outlives the sandbox of a session."""
+
+    async def keep(self, row: BrowserSession) -> None:
+        """Take files out of the sandbox of an ended session, as far as it still runs."""
+
+
 class SessionReconciler:
     """Starts and ends sessions as their sandboxes, deadlines and drivers demand.
 
     A session and its sandbox end together: an ended sandbox ends its session, and the end of a session deletes its
-    sandbox. Each run of the job reads everything anew, so that it may be repeated after a crash.
+    sandbox, once its files are kept. Each run of the job reads everything anew, so that it may be repeated after a crash.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, keeper: SessionKeeper) -> None:
         self._sessions = sessions
+        self._keeper = keeper
 
     async def reconcile(self, job: LeasedJob) -> datetime | None:
         """Do what is due of a session; returns when something will be due again."""
         try:
-            async with self._sessions.begin() as session:
-                row, now = await BrowserSessionRepository(session).lock(job.subject)
-                return await self._advance(session, row, now)
+            row, due = await self._advance(job.subject)
+            if row.state in SESSION_ENDED:
+                await self._keeper.keep(row)
+                await self._finish(row.id)
         except BrowserSessionNotFound:
             async with self._sessions.begin() as session:
                 await JobRepository(session).remove(BROWSER_SESSION, job.subject)
             return None
+        return due
 
-    async def _advance(
-        self, session: AsyncSession, row: BrowserSession, now: datetime
-    ) -> datetime | None:
-        sandbox = await _lock_sandbox(session, row)
-        advance(row, sandbox, now)
+    async def _advance(self, session_id: str) -> tuple[BrowserSession, datetime | None]:
+        async with self._sessions.begin() as session:
+            repository = BrowserSessionRepository(session)
+            row, now = await repository.lock(session_id)
+            sandbox = await _lock_sandbox(session, row)
+            driven_until = await repository.find_driven_until(session_id)
+            advance(row, sandbox, now, driven_until=driven_until)
         if row.state in SESSION_ENDED:
-            await _delete_sandbox(session, row, sandbox)
-            await JobRepository(session).remove(BROWSER_SESSION, row.id)
-            return None
-        due = next_end(transitions.deadlines_of(row))
+            return row, None
+        end = next_end(transitions.deadlines_of(row, driven_until=driven_until))
         looks_at = now + _LOOK_EVERY
-        return looks_at if due is None else min(due.at, looks_at)
+        return row, looks_at if end is None else min(end.at, looks_at)
+
+    async def _finish(self, session_id: str) -> None:
+        async with self._sessions.begin() as session:
+            row, now = await BrowserSessionRepository(session).lock(session_id)
+            await _delete_sandbox(session, row, await _lock_sandbox(session, row))
+            row.finished_at = row.finished_at or now
+            await JobRepository(session).remove(BROWSER_SESSION, row.id)
 
 
-def advance(row: BrowserSession, sandbox: Sandbox | None, now: datetime) -> None:
+def advance(
+    row: BrowserSession,
+    sandbox: Sandbox | None,
+    now: datetime,
+    *,
+    driven_until: datetime | None = None,
+) -> None:
     """Bring a locked session to the state that its sandbox and its deadlines demand."""
     if row.state in SESSION_ENDED:
         return
@@ -74,7 +98,7 @@ def advance(row: BrowserSession, sandbox: Sandbox | None, now: datetime) -> None
         return
     if row.state is SessionState.PENDING and sandbox is not None and sandbox.state is State.RUNNING:
         transitions.begin(row, now)
-    due = next_end(transitions.deadlines_of(row))
+    due = next_end(transitions.deadlines_of(row, driven_until=driven_until))
     if due is not None and due.at <= now:
         transitions.end(row, due.state, due.reason, now)
 

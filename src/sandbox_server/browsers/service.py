@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.browsers import transitions
 from sandbox_server.browsers.reconciler import advance
 from sandbox_server.browsers.repository import BrowserSessionRepository
-from sandbox_server.db.models import BrowserSession
+from sandbox_server.db.models import BrowserSession, Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.computers.browsers import (
@@ -106,6 +106,14 @@ class BrowserSessions:
                 limit=limit,
                 before=before,
             )
+
+    async def find_of(self, sandbox: Sandbox, session_id: str) -> BrowserSession | None:
+        """Find the session of a running sandbox, which starts it if nothing else has yet."""
+        async with without_transaction(self._sessions) as session:
+            row = await BrowserSessionRepository(session).find(session_id)
+        if row is None or row.sandbox_id != sandbox.id:
+            return None
+        return await self._advance(row.id) if row.state is SessionState.PENDING else row
 
     async def release(
         self, caller: Caller, session_id: str, *, reason: str = "Released by API request."

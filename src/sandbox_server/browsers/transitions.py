@@ -19,12 +19,13 @@ _TIMED_OUT = frozenset({Cause.EXPIRY, Cause.IDLE, Cause.RETENTION})
 _NEVER_RAN = frozenset({Cause.QUEUE_DEADLINE, Cause.ROOM, Cause.PROVIDER})
 
 
-def deadlines_of(row: BrowserSession) -> SessionDeadlines:
+def deadlines_of(row: BrowserSession, *, driven_until: datetime | None = None) -> SessionDeadlines:
     return SessionDeadlines(
         keep_alive=row.keep_alive,
         connect_by=row.connect_by,
         expires_at=row.expires_at,
         left_at=row.left_at,
+        driven_until=driven_until,
     )
 
 

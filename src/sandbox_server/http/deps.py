@@ -12,8 +12,10 @@ from starlette.types import Scope as AsgiScope
 
 from sandbox_client.models import Port
 from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.domain.computers.browsers import is_session_id
 from sandbox_server.domain.errors import (
     AgentRunNotFound,
+    BrowserSessionNotFound,
     CodeExecutionNotFound,
     CommandNotFound,
     DeliveryNotFound,
@@ -86,6 +88,12 @@ def _parse_id(text: str, *, missing: type[NotFound]) -> str:
     return text
 
 
+def _parse_session_id(text: str) -> str:
+    if not is_session_id(text):
+        raise BrowserSessionNotFound(text)
+    return text
+
+
 def _parse_sandbox_id(text: str) -> str:
     sandbox_id = _parse_id(text, missing=SandboxNotFound)
     add_to_log_context(sandbox_id=sandbox_id)
@@ -110,6 +118,9 @@ _of_repository = BeforeValidator(partial(_parse_id, missing=RepositoryNotFound))
 _of_forge = BeforeValidator(partial(_parse_id, missing=ForgeNotFound))
 _of_delivery = BeforeValidator(partial(_parse_id, missing=DeliveryNotFound))
 
+BrowserIdPath = Annotated[
+    str, BeforeValidator(_parse_session_id), may_fail_with(BrowserSessionNotFound), Path()
+]
 CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
 AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
 CodeExecutionIdPath = Annotated[str, _of_execution, may_fail_with(CodeExecutionNotFound), Path()]

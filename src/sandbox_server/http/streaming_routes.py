@@ -5,7 +5,8 @@ from starlette.types import Scope
 _SANDBOX = r"/v1/sandboxes/[a-z0-9]{20}"
 _TRANSFERS = re.compile(rf"{_SANDBOX}/files/(?:content|archive)")
 _STREAMED = re.compile(
-    rf"{_TRANSFERS.pattern}|{_SANDBOX}/ports/[0-9]+/proxy(?:/.*)?|/git/.*|/browser/.*", re.DOTALL
+    rf"{_TRANSFERS.pattern}|{_SANDBOX}/ports/[0-9]+/proxy(?:/.*)?|/git/.*|/browser/.*|/browserbase/connect.*",
+    re.DOTALL,
 )
 
 

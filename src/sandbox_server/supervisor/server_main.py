@@ -79,6 +79,7 @@ def _on_started(options: ServeOptions, link: GuardChannel | None) -> None:
 
 def end_streams(components: Components) -> None:
     """End streams and long requests at a stop; clients reconnect."""
+    components.session_drivers.stop()
     components.streams.end()
     components.commands.end_waits()
     components.port_proxy.end_streams()

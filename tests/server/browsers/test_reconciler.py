@@ -54,13 +54,20 @@ def add(sessions, tenant_id):
     return add
 
 
+class Keeper:
+    """Keeps nothing: the sandboxes of these tests are rows."""
+
+    async def keep(self, row):
+        pass
+
+
 @pytest.fixture
 def look(sessions):
     """Do what is due of a session; returns when it is due again."""
 
     async def look(row):
         job = LeasedJob(id=1, kind=BROWSER_SESSION, subject=row.id, attempts=1, leased_by="a")
-        return await SessionReconciler(sessions).reconcile(job)
+        return await SessionReconciler(sessions, Keeper()).reconcile(job)
 
     return look
 

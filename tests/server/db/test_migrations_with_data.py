@@ -92,6 +92,10 @@ ROWS = {
     "0022": """
         INSERT INTO browser_sessions (id, tenant_id, key_id, sandbox_id, timeout) VALUES ('x', 't', 'k', 's-running', '1 hour');
         INSERT INTO browser_drivers (id, session_id, until) VALUES ('y', 'x', '2027-01-01Z')""",
+    "0024": r"""
+        INSERT INTO browser_contexts (id, tenant_id) VALUES ('bc', 't');
+        INSERT INTO browser_extensions (id, tenant_id, file_name) VALUES ('be', 't', 'e.zip');
+        INSERT INTO browser_file_parts (id, owner_id, part, content_sealed) VALUES ('bp', 'be', 0, '\x0d')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

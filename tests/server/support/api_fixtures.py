@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
 from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.app import create_app
+from sandbox_server.browser_services import build_browser_services
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.components import Core, build_components
@@ -162,6 +163,7 @@ async def core(
         repositories=task_parts.repositories,
         task_services=build_task_services(task_parts),
         git_endpoint=task_parts.git.endpoint,
+        browsers=build_browser_services(sessions, vault, use_cases.controller),
         **recorded,
     )
 

@@ -2,6 +2,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from sandbox_server.db.models import Sandbox
+
 DOWNLOADS = "/home/user/downloads"
 
 
@@ -38,6 +40,13 @@ class CdpPolicy(Protocol):
 
     def record(self, direction: Direction, message: bytes, page_id: str | None) -> None:
         """Note a message, unless it is larger than the proxy collects."""
+
+
+class PolicySource(Protocol):
+    """Finds the policy of a browser."""
+
+    async def find(self, row: Sandbox) -> CdpPolicy:
+        """Find the policy for one connection to a running sandbox; raises if it may not be used any more."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from sandbox_http.headers import wanted_upgrade
 from sandbox_http.tunnel import Connection
 from sandbox_http.upstream import Upstream
 from sandbox_server.browsers.cdp.answers import CollectedAnswer, internal_client, with_public_urls
-from sandbox_server.browsers.cdp.policy import CdpPolicy, SandboxPolicy
+from sandbox_server.browsers.cdp.policy import CdpPolicy, PolicySource
 from sandbox_server.browsers.cdp.relay import EXPIRED, Close, Relay
 from sandbox_server.browsers.cdp.wakefulness import SandboxWakefulness
 from sandbox_server.db.models import Sandbox
@@ -60,7 +60,6 @@ class CdpRequest:
     """The URL below which the client reaches this browser, which replaces the browser's own in its answers."""
     has_own_host: bool = False
     """Whether that URL has a host name of the sandbox; only then browsers run scripts of its pages."""
-    policy: CdpPolicy = field(default_factory=SandboxPolicy)
     is_driver: bool = True
     lifetime: timedelta | None = None
     """How long the connection may last."""
@@ -69,9 +68,12 @@ class CdpRequest:
 class CdpProxy:
     """Forwards requests and WebSockets of the DevTools protocol to the Chromium in a sandbox; they resume a paused one."""
 
-    def __init__(self, controller: SandboxController, port_proxy: PortProxy) -> None:
+    def __init__(
+        self, controller: SandboxController, port_proxy: PortProxy, policies: PolicySource
+    ) -> None:
         self._controller = controller
         self._port_proxy = port_proxy
+        self._policies = policies
 
     async def serve(self, request: CdpRequest) -> None:
         """Answer a request. Raises only before the response has started."""
@@ -97,13 +99,14 @@ class CdpProxy:
     async def _attach(self, request: CdpRequest) -> None:
         path = request.path
         used = await self._controller.use(request.caller, request.sandbox_id)
+        policy = await self._policies.find(used.row)
         if path in _BROWSER:
             path = await self._find_browser(request)
         matched = _WEBSOCKET.fullmatch(path)
         if matched is None:
             raise BrowserPathNotFound(path)
         page_id = path.rpartition("/")[2] if matched[1] == "page" else None
-        relay = partial(self._relay, request, used.row, page_id)
+        relay = partial(self._relay, request, policy, used.row, page_id)
         await self._forward(request, request.client, path, relay=relay)
 
     async def _find_browser(self, request: CdpRequest) -> str:
@@ -114,6 +117,7 @@ class CdpProxy:
     async def _relay(
         self,
         request: CdpRequest,
+        policy: CdpPolicy,
         row: Sandbox,
         page_id: str | None,
         client: Connection,
@@ -123,11 +127,11 @@ class CdpProxy:
     ) -> None:
         wakefulness = SandboxWakefulness(self._controller, request.caller, row)
         explain = partial(self._explain_loss, request, server)
-        relay = Relay(request.policy, wakefulness, page_id=page_id, explain_loss=explain)
+        relay = Relay(policy, wakefulness, page_id=page_id, explain_loss=explain)
         watch = asyncio.create_task(self._close_at_end(relay, wakefulness))
         expiry = _after(request.lifetime, partial(relay.close, EXPIRED))
         if request.is_driver:
-            request.policy.on_driver_connected()
+            policy.on_driver_connected()
         try:
             await relay.run(client, server, head=head)
         finally:
@@ -136,7 +140,7 @@ class CdpProxy:
                 expiry.cancel()
             wakefulness.release()
             if request.is_driver:
-                request.policy.on_driver_left()
+                policy.on_driver_left()
 
     async def _close_at_end(self, relay: Relay, wakefulness: SandboxWakefulness) -> None:
         try:

@@ -2,7 +2,13 @@
 
 from sandbox_server.db.models.access import Login, Ticket
 from sandbox_server.db.models.backends import Backend, Snapshot, Template, TemplateBuild
-from sandbox_server.db.models.browsers import BrowserDriver, BrowserSession
+from sandbox_server.db.models.browsers import (
+    BrowserContext,
+    BrowserDriver,
+    BrowserExtension,
+    BrowserFilePart,
+    BrowserSession,
+)
 from sandbox_server.db.models.columns import Row
 from sandbox_server.db.models.commands import Command, CommandOutput
 from sandbox_server.db.models.forges import Forge, ForgeBudget, ForgeToken, WebhookDelivery
@@ -28,7 +34,10 @@ __all__ = [
     "TABLES",
     "ApiKey",
     "Backend",
+    "BrowserContext",
     "BrowserDriver",
+    "BrowserExtension",
+    "BrowserFilePart",
     "BrowserSession",
     "Command",
     "CommandOutput",

@@ -1,6 +1,6 @@
 from datetime import datetime, timedelta
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, func, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sandbox_server.db.models.columns import Document, Id, Row, Switch, one_of
@@ -21,6 +21,13 @@ class BrowserSession(Row):
         Index(None, "tenant_id", "id"),
         Index(None, "sandbox_id", unique=True),
         Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+        # One session at a time may write to a context.
+        Index(
+            None,
+            "context_id",
+            unique=True,
+            postgresql_where=text("context_persist AND finished_at IS NULL"),
+        ),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)  # a UUID of version 7
@@ -35,11 +42,18 @@ class BrowserSession(Row):
     settings: Mapped[Document]
     connect_by: Mapped[datetime | None]  # until a driver has connected
     expires_at: Mapped[datetime | None]
+    driven_at: Mapped[datetime | None]  # when the first driver connected
     left_at: Mapped[datetime | None]  # when the last driver left
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
+    finished_at: Mapped[
+        datetime | None
+    ]  # when its files had been kept, and its sandbox was given up
     updated_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     proxy_bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    context_id: Mapped[Id | None]
+    context_persist: Mapped[Switch]
+    downloads: Mapped[Document]  # names of downloads by their GUID
 
 
 class BrowserDriver(Row):
@@ -51,3 +65,40 @@ class BrowserDriver(Row):
     id: Mapped[Id] = mapped_column(primary_key=True)
     session_id: Mapped[Id] = mapped_column(ForeignKey(BrowserSession.id, ondelete="CASCADE"))
     until: Mapped[datetime]
+
+
+class BrowserContext(Row):
+    """A profile of a browser, from which sessions start."""
+
+    __tablename__ = "browser_contexts"
+    __table_args__ = (Index(None, "tenant_id", "id"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    name: Mapped[str | None]
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class BrowserExtension(Row):
+    """An extension that sessions load."""
+
+    __tablename__ = "browser_extensions"
+    __table_args__ = (Index(None, "tenant_id", "id"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    file_name: Mapped[str]
+
+
+class BrowserFilePart(Row):
+    """A part of the file of a context (its profile), an extension or a session (its downloads), encrypted."""
+
+    __tablename__ = "browser_file_parts"
+    __table_args__ = (
+        UniqueConstraint("owner_id", "part", name="browser_file_parts_owner_id_part_key"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    owner_id: Mapped[Id]
+    part: Mapped[int]
+    content_sealed: Mapped[bytes]

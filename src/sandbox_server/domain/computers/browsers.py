@@ -47,6 +47,7 @@ class SessionDeadlines:
     connect_by: datetime | None = None  # until a driver has connected
     expires_at: datetime | None = None
     left_at: datetime | None = None  # when the last driver left; None while there is one
+    driven_until: datetime | None = None  # until when a server vouches for a connected driver
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,10 @@ def _ends(row: SessionDeadlines) -> Iterator[SessionEnd]:
     if row.expires_at is not None:
         reason = "The browser session ended at its timeout."
         yield SessionEnd(SessionState.TIMED_OUT, reason, row.expires_at)
-    if row.left_at is not None and not row.keep_alive:
+    left_at = row.left_at or row.driven_until
+    if left_at is not None and not row.keep_alive:
         reason = "The browser session ended: its last driver disconnected."
-        yield SessionEnd(SessionState.COMPLETED, reason, row.left_at + GRACE)
+        yield SessionEnd(SessionState.COMPLETED, reason, left_at + GRACE)
 
 
 def new_session_id() -> str:
@@ -87,3 +89,8 @@ def new_session_id() -> str:
 
 def is_session_id(text: str) -> bool:
     return re.match(SESSION_PATTERN, text) is not None
+
+
+def downloads_directory(session_id: str) -> str:
+    """Name the directory in the sandbox that receives the downloads of a session."""
+    return f"/home/user/downloads/{session_id}"

@@ -11,9 +11,12 @@ SandboxError
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
     CodeExecutionNotFound  CodeResultNotFound  CodeContextNotFound
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
-    PullNotFound  BrowserSessionNotFound  BrowserPathNotFound
+    PullNotFound  BrowserSessionNotFound  BrowserPathNotFound  BrowserProjectNotFound  BrowserbasePathNotFound
+    BrowserContextNotFound  BrowserExtensionNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
+    BrowserSessionEnded       nobody can connect to it any more
+    BrowserContextInUse       another session writes to it
     SandboxPaused             requests do not resume it
     IdempotencyMismatch       the key was used for another request
     NameTaken
@@ -52,6 +55,7 @@ SandboxError
   TooManyEntries              a directory too large for one answer
   TransferStalled             the caller sent nothing for too long
   ArchiveFailed               the sandbox could not pack or unpack it
+  FeatureUnavailable          a part of an emulated API that this server does not have
   DiskFull                    the sandbox's disk
   CommandNotStarted           the sandbox refused to start it
   CommandTimedOut             killed after its timeout
@@ -128,6 +132,8 @@ from sandbox_server.domain.errors.commands import (
     TooManyCodeContexts,
 )
 from sandbox_server.domain.errors.conflicts import (
+    BrowserContextInUse,
+    BrowserSessionEnded,
     IdempotencyMismatch,
     InvalidStage,
     InvalidTransition,
@@ -186,6 +192,7 @@ from sandbox_server.domain.errors.inside import (
 )
 from sandbox_server.domain.errors.kinds import (
     Conflict,
+    FeatureUnavailable,
     InvalidRequest,
     LimitReached,
     NotFound,
@@ -201,6 +208,10 @@ from sandbox_server.domain.errors.limits import (
 )
 from sandbox_server.domain.errors.not_found import (
     BackendNotFound,
+    BrowserbasePathNotFound,
+    BrowserContextNotFound,
+    BrowserExtensionNotFound,
+    BrowserProjectNotFound,
     BrowserSessionNotFound,
     DeliveryNotFound,
     JobNotFound,
@@ -246,9 +257,15 @@ __all__ = [
     "BackendNotFound",
     "BackendRefused",
     "BackendUnavailable",
+    "BrowserContextInUse",
+    "BrowserContextNotFound",
+    "BrowserExtensionNotFound",
     "BrowserNotRunning",
     "BrowserPathNotFound",
+    "BrowserProjectNotFound",
+    "BrowserSessionEnded",
     "BrowserSessionNotFound",
+    "BrowserbasePathNotFound",
     "BundleRefused",
     "CheckoutFailed",
     "CheckoutRefused",
@@ -266,6 +283,7 @@ __all__ = [
     "DeliveryNotFound",
     "DirectoryNotEmpty",
     "DiskFull",
+    "FeatureUnavailable",
     "FileBusy",
     "FileChanged",
     "FileTooLarge",

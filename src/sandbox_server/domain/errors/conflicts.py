@@ -1,6 +1,24 @@
 from sandbox_server.domain.errors.kinds import Conflict
 
 
+class BrowserSessionEnded(Conflict):
+    code = "browser-session-ended"
+    remediation = "Create another session."
+
+    def __init__(self, session_id: str, reason: str | None) -> None:
+        super().__init__(
+            f"The browser session {session_id} has ended: {reason or 'no reason recorded.'}"
+        )
+
+
+class BrowserContextInUse(Conflict):
+    code = "browser-context-in-use"
+    remediation = "Wait for the end of that session, or use the context without `persist`."
+
+    def __init__(self, context_id: str) -> None:
+        super().__init__(f"Another session writes to the browser context {context_id!r}.")
+
+
 class InvalidTransition(Conflict):
     code = "invalid-transition"
     remediation = (

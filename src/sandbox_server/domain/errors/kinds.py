@@ -34,3 +34,7 @@ class LimitReached(SandboxError):
     def __init__(self, detail: str, *, retry_after: timedelta) -> None:
         super().__init__(detail)
         self.retry_after = retry_after
+
+
+class FeatureUnavailable(SandboxError):
+    code = "feature-unavailable"

@@ -41,6 +41,27 @@ class SnapshotNotFound(NotFound):
     noun = "snapshot"
 
 
+class BrowserContextNotFound(NotFound):
+    code = "browser-context-not-found"
+    noun = "browser context"
+
+
+class BrowserExtensionNotFound(NotFound):
+    code = "browser-extension-not-found"
+    noun = "browser extension"
+
+
+class BrowserProjectNotFound(NotFound):
+    code = "browser-project-not-found"
+    noun = "project"
+    remediation = "List the projects; your API key has one."
+
+
+class BrowserbasePathNotFound(NotFound):
+    code = "browserbase-path-not-found"
+    noun = "resource of Browserbase's API"
+
+
 class BrowserSessionNotFound(NotFound):
     code = "browser-session-not-found"
     noun = "browser session"

@@ -1,0 +1,43 @@
+"""The part of the composition root that builds what works on browser sessions."""
+
+from dataclasses import dataclass
+
+from sandbox_server.browserbase.projects import Projects
+from sandbox_server.browsers.downloads import KeptFiles, SessionDownloads
+from sandbox_server.browsers.drivers import SessionDrivers
+from sandbox_server.browsers.file_parts import BrowserFiles
+from sandbox_server.browsers.policies import SessionPolicies
+from sandbox_server.browsers.reconciler import SessionReconciler
+from sandbox_server.browsers.service import BrowserSessions
+from sandbox_server.db.session import Sessions
+from sandbox_server.files.file_access import FileAccess
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrowserServices:
+    """Use cases of browser sessions, and the handler of their jobs."""
+
+    sessions: BrowserSessions
+    drivers: SessionDrivers
+    policies: SessionPolicies
+    downloads: SessionDownloads
+    projects: Projects
+    reconciler: SessionReconciler
+
+
+def build_browser_services(
+    sessions: Sessions, vault: Vault, controller: SandboxController
+) -> BrowserServices:
+    browsers, drivers = BrowserSessions(sessions, controller), SessionDrivers(sessions)
+    files = BrowserFiles(sessions, vault)
+    downloads = SessionDownloads(FileAccess(controller), files)
+    return BrowserServices(
+        sessions=browsers,
+        drivers=drivers,
+        policies=SessionPolicies(browsers, drivers),
+        downloads=downloads,
+        projects=Projects(sessions),
+        reconciler=SessionReconciler(sessions, KeptFiles(downloads)),
+    )

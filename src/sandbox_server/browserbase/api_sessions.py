@@ -1,0 +1,87 @@
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query
+
+from sandbox_server.browserbase.api_session_files import BrowserSessionsDep, LiveUrlsDep
+from sandbox_server.browserbase.models import SessionBody, SessionStatus, SessionUpdateBody
+from sandbox_server.browserbase.requests import read_metadata_query, read_session_request
+from sandbox_server.browserbase.views import view_session
+from sandbox_server.domain.computers.browsers import SessionState
+from sandbox_server.http.deps import BrowserIdPath, Operator, Reader
+from sandbox_server.http.json_body import JsonRoute
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/browserbase/v1/sessions", include_in_schema=False
+)
+
+# Clients give up after 60 s; a session without a slot until then is answered as pending.
+_WAIT = timedelta(seconds=45)
+_MOST_LISTED = 1000
+
+
+@router.post("", status_code=201)
+async def create_session(
+    body: Annotated[SessionBody, Body(default_factory=SessionBody)],
+    caller: Operator,
+    browsers: BrowserSessionsDep,
+    live: LiveUrlsDep,
+) -> dict[str, Any]:
+    """Create a session."""
+    row = await browsers.create(caller, read_session_request(body), wait=_WAIT)
+    return {**view_session(row), **live.drive(caller, row)}
+
+
+@router.get("")
+async def list_sessions(
+    caller: Reader,
+    browsers: BrowserSessionsDep,
+    status: SessionStatus | None = None,
+    q: Annotated[str | None, Query(max_length=2000)] = None,
+) -> list[dict[str, Any]]:
+    """List sessions, newest first."""
+    rows = await browsers.list_page(
+        caller,
+        states=() if status is None else [SessionState(status.lower())],
+        labels=read_metadata_query(q),
+        limit=_MOST_LISTED,
+    )
+    return [view_session(row) for row in rows]
+
+
+@router.get("/{browser_id}")
+async def get_session(
+    browser_id: BrowserIdPath, caller: Operator, browsers: BrowserSessionsDep, live: LiveUrlsDep
+) -> dict[str, Any]:
+    """Get a session."""
+    row = await browsers.get(caller, browser_id)
+    return {**view_session(row), **live.drive(caller, row)}
+
+
+@router.post("/{browser_id}")
+async def update_session(
+    browser_id: BrowserIdPath,
+    _body: SessionUpdateBody,
+    caller: Operator,
+    browsers: BrowserSessionsDep,
+) -> dict[str, Any]:
+    """Release a session."""
+    return view_session(await browsers.release(caller, browser_id))
+
+
+@router.get("/{browser_id}/recording")
+async def get_recording(
+    browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
+) -> list[dict[str, Any]]:
+    """Return no rrweb events: Browserbase itself has given them up."""
+    await browsers.get(caller, browser_id)
+    return []
+
+
+@router.get("/{browser_id}/replays")
+async def get_replays(
+    browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
+) -> dict[str, Any]:
+    """Return no pages: sessions are not recorded."""
+    await browsers.get(caller, browser_id)
+    return {"pageCount": 0, "pages": []}

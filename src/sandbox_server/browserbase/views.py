@@ -1,0 +1,66 @@
+"""Answers of Browserbase's API."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sandbox_server.browserbase.projects import Project, project_id_of
+from sandbox_server.browsers.urls import BrowserUrls
+from sandbox_server.db.models import BrowserSession
+
+
+def view_session(row: BrowserSession) -> dict[str, Any]:
+    """Describe a session. Instants that a pending one does not have yet are those of an immediate start."""
+    started_at = row.started_at or row.created_at
+    view = {
+        "id": row.id,
+        "createdAt": _instant(row.created_at),
+        "startedAt": _instant(started_at),
+        "updatedAt": _instant(row.updated_at),
+        "expiresAt": _instant(row.expires_at or started_at + row.timeout),
+        "keepAlive": row.keep_alive,
+        "projectId": project_id_of(row.tenant_id),
+        "proxyBytes": row.proxy_bytes,
+        "region": row.settings.get("region", "us-west-2"),
+        "status": row.state.value.upper(),
+        "userMetadata": row.labels,
+    }
+    if row.ended_at is not None:
+        view["endedAt"] = _instant(row.ended_at)
+    return view
+
+
+def view_urls(urls: BrowserUrls, token: str) -> dict[str, str]:
+    """List the URLs at which drivers connect."""
+    return {
+        "connectUrl": urls.cdp_url,
+        "seleniumRemoteUrl": urls.webdriver_url,
+        "signingKey": token,
+    }
+
+
+def view_page(target: Mapping[str, Any], live_url: str) -> dict[str, str]:
+    return {
+        "id": target["id"],
+        "url": target.get("url", ""),
+        "title": target.get("title", ""),
+        "faviconUrl": target.get("faviconUrl", ""),
+        "debuggerUrl": live_url,
+        "debuggerFullscreenUrl": live_url,
+    }
+
+
+def view_project(project: Project) -> dict[str, Any]:
+    return {
+        "id": project.id,
+        "name": project.name,
+        "ownerId": project.id,
+        "concurrency": project.concurrency,
+        "defaultTimeout": project.default_timeout_s,
+        "createdAt": _instant(project.created_at),
+        "updatedAt": _instant(project.created_at),
+    }
+
+
+def _instant(instant: datetime) -> str:
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
