@@ -10,6 +10,8 @@ _COMMANDS = {
     "serve": ("sandbox_tools.serve", "serve the tools over MCP"),
     "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents over WebSocket"),
     "serve-desktop": ("sandbox_tools.desktop.server", "serve this sandbox's desktop over HTTP"),
+    "resize-desktop": ("sandbox_tools.desktop.resize_desktop", "resize this sandbox's display"),
+    "serve-novnc": ("sandbox_tools.desktop.novnc", "serve noVNC's page for a VNC port"),
     "run-agent": ("sandbox_tools.agents.run_agent", "run one prompt on the agent server"),
     "forward": ("sandbox_tools.forwarder.server", "forward the browser's traffic to its proxies"),
     "setting": ("sandbox_tools.setting", "print one setting of this sandbox"),

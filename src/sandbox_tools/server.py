@@ -22,7 +22,7 @@ from typing import Any
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
 
-from sandbox_tools import VERSION, browser, files, gateway, ports, shell, tasks
+from sandbox_tools import VERSION, browser, computer, files, gateway, ports, shell, tasks
 from sandbox_tools.agents import tools as agents
 from sandbox_tools.middleware import ToolErrorMiddleware, UnicodeMiddleware
 from sandbox_tools.toolkit.context import ToolsetContext
@@ -36,6 +36,7 @@ _TOOLSETS = (
     agents.register,
     gateway.register,
     browser.register,
+    computer.register,
     tasks.register,
 )
 _INSTRUCTIONS = """\

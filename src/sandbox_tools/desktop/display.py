@@ -8,10 +8,13 @@ from sandbox_tools.desktop.images import Picture
 from sandbox_tools.desktop.rfb import DisplayUnavailable, ResizeRefused, RfbConnection, connect
 from sandbox_tools.desktop.x11 import Screen, read_screen
 
+DISPLAY = ":0"
+SOCKET = Path("/tmp/.desktop/rfb")  # noqa: S108 - of the account that every program in a sandbox has
 LEAST_SIDE, MOST_SIDE = 64, 8192
 # At four bytes each, in the server and in each of its clients.
 MOST_PIXELS = 8192 * 4320
 LEAST_DPI, MOST_DPI = 48, 480
+_USUAL_DPI = 96
 _TOOL_SECONDS = 10
 # Xvnc sends changes 60 times a second.
 _QUIET_SECONDS = 0.06
@@ -42,12 +45,19 @@ def check_dpi(dpi: int) -> None:
 class Display:
     """One X display with Xvnc behind it. Connections are made when they are needed, and again after Xvnc was restarted."""
 
-    def __init__(self, name: str, socket: Path, *, dpi: int = 96) -> None:
+    def __init__(self, name: str, socket: Path) -> None:
         self.name = name
         self.socket = socket
-        self.dpi = dpi
         self._connecting = asyncio.Lock()
         self._connection: RfbConnection | None = None
+
+    @property
+    def dpi(self) -> int:
+        """Read the dots per inch, which other programs of ours may have set."""
+        try:
+            return int((self.socket.parent / "dpi").read_text())
+        except (OSError, ValueError):
+            return _USUAL_DPI
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -90,7 +100,7 @@ class Display:
         connection.send_pointer(width // 2, height // 2, 0)
         if dpi is not None and dpi != self.dpi:
             await self._tell_dpi(dpi)
-            self.dpi = dpi
+            (self.socket.parent / "dpi").write_text(str(dpi))
         # The pointer has moved when Xvnc has answered a later request.
         await connection.capture()
 
@@ -98,21 +108,8 @@ class Display:
         await _run_if_installed(
             "xrdb", "-display", self.name, "-merge", "-", given=f"Xft.dpi: {dpi}\n"
         )
-        for channel, path in (("xsettings", "/Xft/DPI"),):
-            await _run_if_installed(
-                *(
-                    "xfconf-query",
-                    "-c",
-                    channel,
-                    "-p",
-                    path,
-                    "--create",
-                    "-t",
-                    "int",
-                    "-s",
-                    str(dpi),
-                )
-            )
+        setting = ("-c", "xsettings", "-p", "/Xft/DPI", "--create", "-t", "int", "-s", str(dpi))
+        await _run_if_installed("xfconf-query", *setting)
 
 
 async def _run_if_installed(program: str, *arguments: str, given: str = "") -> None:

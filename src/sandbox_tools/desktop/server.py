@@ -6,10 +6,9 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import uvicorn
-from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
@@ -19,9 +18,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from sandbox_tools.desktop.actions import Actor, InvalidAction
+from sandbox_tools.desktop.bodies import read_body
 from sandbox_tools.desktop.control import Control, Holder, PersonHasControl
-from sandbox_tools.desktop.display import Display, InvalidDisplay
+from sandbox_tools.desktop.display import DISPLAY, SOCKET, Display, InvalidDisplay
 from sandbox_tools.desktop.images import Format
+from sandbox_tools.desktop.recorder import RecorderUnavailable
+from sandbox_tools.desktop.recording_routes import RecordingRoutes
+from sandbox_tools.desktop.recordings import (
+    MOST_BYTES,
+    RecordingConflict,
+    RecordingNotFound,
+    Recordings,
+)
 from sandbox_tools.desktop.requests import ActionRequest, ControlRequest, DisplayRequest
 from sandbox_tools.desktop.rfb import DisplayUnavailable
 from sandbox_tools.desktop.viewers import Viewers
@@ -29,26 +37,27 @@ from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 from sandbox_tools.toolkit.threads import run_in_thread
 
 PORT = 49990
-SOCKET = Path("/tmp/.desktop/rfb")  # noqa: S108 - of the account that every program in a sandbox has
-_MOST_BODY = 256 << 10
 _MOST_MESSAGE = 2 << 20
+_RECORDINGS = ".local/state/sandbox-desktop/recordings"
 _QUALITY = re.compile("[1-9][0-9]?|100")
 _FORMATS: dict[str, Format] = {"png": "png", "jpeg": "jpeg", "jpg": "jpeg"}
 _STATUS: dict[type[Exception], int] = {
     InvalidAction: 422,
     InvalidDisplay: 422,
     PersonHasControl: 409,
+    RecordingConflict: 409,
+    RecordingNotFound: 404,
+    RecorderUnavailable: 503,
     DisplayUnavailable: 503,
 }
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class DesktopService:
     """The routes of the desktop service; docs/desktop-service.md describes them."""
 
-    def __init__(self, display: Display, *, stall_seconds: float) -> None:
+    def __init__(self, display: Display, recordings: Recordings, *, stall_seconds: float) -> None:
         self._display = display
+        self._recordings = recordings
         self._control = Control()
         self._actor = Actor(display, self._control)
         self._viewers = Viewers(display.socket, self._control, stall_seconds=stall_seconds)
@@ -62,6 +71,7 @@ class DesktopService:
                 Route("/actions", self._act, methods=["POST"]),
                 Route("/screenshot", self._screenshot),
                 Route("/control", self._set_control, methods=["PUT"]),
+                *RecordingRoutes(self._recordings).routes(),
                 WebSocketRoute("/vnc", self._view),
             ],
             exception_handlers={kind: _problem(status) for kind, status in _STATUS.items()}
@@ -72,7 +82,9 @@ class DesktopService:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        await self._recordings.open()
         yield
+        await self._recordings.close()
         await self._display.close()
 
     async def _health(self, _request: Request) -> Response:
@@ -83,12 +95,12 @@ class DesktopService:
         return JSONResponse(await self._state())
 
     async def _set_display(self, request: Request) -> Response:
-        wanted = await _body(request, DisplayRequest)
+        wanted = await read_body(request, DisplayRequest)
         await self._display.set_size(wanted.width, wanted.height, wanted.dpi)
         return JSONResponse(await self._state())
 
     async def _act(self, request: Request) -> Response:
-        performed = await self._actor.perform(await _body(request, ActionRequest))
+        performed = await self._actor.perform(await read_body(request, ActionRequest))
         screen = performed.screen
         answer: dict[str, object] = {
             "cursor": list(screen.pointer),
@@ -111,7 +123,7 @@ class DesktopService:
         return Response(content, media_type=f"image/{form}", headers={"Cache-Control": "no-store"})
 
     async def _set_control(self, request: Request) -> Response:
-        wanted = await _body(request, ControlRequest)
+        wanted = await read_body(request, ControlRequest)
         await self._control.pass_to(wanted.holder)
         return JSONResponse(await self._state())
 
@@ -125,7 +137,7 @@ class DesktopService:
             "resolution": {"width": screen.width, "height": screen.height},
             "dpi": self._display.dpi,
             "control": Holder(self._control.holder).value,
-            "recording": None,
+            "recording": self._recordings.current,
             "viewers": self._viewers.count,
         }
 
@@ -156,20 +168,6 @@ class TokenRequired:
         return scheme.lower() == "bearer" and is_it
 
 
-async def _body(request: Request, model: type[M]) -> M:
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _MOST_BODY:
-            raise HTTPException(413, f"The request has more than {_MOST_BODY} bytes.")
-    try:
-        return model.model_validate_json(bytes(content))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "request"
-        raise HTTPException(422, f"{place}: {first['msg']}.") from None
-
-
 def _problem(status: int) -> Callable[[Request, Any], Awaitable[Response]]:
     async def answer(_request: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, status)
@@ -187,16 +185,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - requests need a token
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--settings", type=Path, default=PATH)
-    parser.add_argument("--display", default=":0")
+    parser.add_argument("--display", default=DISPLAY)
     parser.add_argument("--rfb", type=Path, default=SOCKET, help="Xvnc's Unix socket")
-    parser.add_argument("--dpi", type=int, default=96)
     parser.add_argument(
         "--stall-s", type=float, default=20, help="when a viewer that reads nothing is disconnected"
     )
+    parser.add_argument("--recordings", type=Path, default=Path.home() / _RECORDINGS)
+    parser.add_argument(
+        "--most-recorded", type=int, default=MOST_BYTES, help="bytes of a recording"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    display = Display(options.display, options.rfb, dpi=options.dpi)
-    service = DesktopService(display, stall_seconds=options.stall_s)
+    display = Display(options.display, options.rfb)
+    recordings = Recordings(display, options.recordings, most_bytes=options.most_recorded)
+    service = DesktopService(display, recordings, stall_seconds=options.stall_s)
     uvicorn.run(
         service.app(SettingsFile(options.settings)),
         host=options.host,

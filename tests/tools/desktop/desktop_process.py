@@ -103,6 +103,7 @@ async def started_xvnc(
 
 @asynccontextmanager
 async def started_desktop(directory: Path, *options: str) -> AsyncIterator[DesktopProcess]:
+    directory.mkdir(exist_ok=True)
     settings, token, port = directory / "tools.json", secrets.token_urlsafe(), free_port()
     write_settings(settings, token=token)
     url = f"http://127.0.0.1:{port}"
@@ -111,7 +112,8 @@ async def started_desktop(directory: Path, *options: str) -> AsyncIterator[Deskt
             *(sys.executable, "-m", "sandbox_tools", "serve-desktop", "--host", "127.0.0.1"),
             *("--port", str(port), "--settings", str(settings), "--display", display),
             *("--rfb", str(rfb), *options),
-            env=os.environ | {"PATH": f"{PROGRAMS / 'ffmpeg'}:{os.environ['PATH']}"},
+            env=os.environ
+            | {"HOME": str(directory), "PATH": f"{PROGRAMS / 'ffmpeg'}:{os.environ['PATH']}"},
         )
         try:
             async with httpx.AsyncClient(base_url=url) as client:

@@ -1,15 +1,14 @@
 import asyncio
 import struct
-
-from websockets.asyncio.client import ClientConnection
+from typing import Any
 
 _TIMEOUT_SECONDS = 60
 
 
 class RfbViewer:
-    """A client of RFB over a WebSocket, as little as a viewer needs."""
+    """A client of RFB, as little as a viewer needs, over a WebSocket or what reads like one."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: Any) -> None:
         self.socket = socket
         self._buffer = b""
         self.size = (0, 0)
