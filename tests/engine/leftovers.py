@@ -98,7 +98,8 @@ async def nothing(engine: EngineState) -> None:
     try:
         await until(is_gone, timeout=30, pause=0.2)
     except TimeoutError:
-        assert _left(engine) == []
+        left = _left(engine)
+        assert left == [], left  # pytest explains assertions of tests only
 
 
 def _left(engine: EngineState) -> list[str]:

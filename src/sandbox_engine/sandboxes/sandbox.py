@@ -238,7 +238,9 @@ class Sandbox:
         self.root.close()
 
     def _end(self) -> None:
-        for callback in self._end_callbacks:
+        # An engine that rolls its start back releases sandboxes first, then removes them.
+        callbacks, self._end_callbacks = self._end_callbacks, []
+        for callback in callbacks:
             callback()
         self._disconnect(self._disconnect_callbacks)
 
