@@ -95,6 +95,29 @@ RUN [ "$WITH_AGENTS" = 0 ] || { \
 # Keep the pinned versions: Claude Code, Copilot.
 ENV DISABLE_AUTOUPDATER=1 COPILOT_AUTO_UPDATE=false
 
+# Code interpreter: none, lean or full. Contexts use Debian's Python, for which users install packages, too.
+ARG CODE_INTERPRETER=none
+COPY docker/sandbox/requirements-interpreter.txt /opt/sandbox/requirements-interpreter.txt
+COPY docker/sandbox/interpreter /opt/sandbox/interpreter
+RUN [ "$CODE_INTERPRETER" != full ] || { \
+        mkdir -p /usr/share/man/man1 \
+        && apt-get update -qq \
+        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+            fonts-noto-cjk libgl1 libglib2.0-0 libsndfile1 openjdk-17-jdk-headless r-base-core r-cran-irkernel >/dev/null \
+        && apt-get clean \
+        && rm -rf /var/lib/apt/lists/*; \
+    }
+RUN [ "$CODE_INTERPRETER" = none ] || { \
+        pip --python /opt/sandbox/venv/bin/python install --quiet --no-cache-dir --no-deps \
+            --requirement /opt/sandbox/requirements-interpreter.txt \
+        && pip install --quiet --no-cache-dir --no-deps --ignore-installed --root-user-action ignore \
+            --requirement "/opt/sandbox/interpreter/$CODE_INTERPRETER.txt" \
+        && chmod -R a+rwX /usr/local/bin /usr/local/lib/python3* \
+        && rm -rf /tmp/* /root/.cache; \
+    }
+# The account of contexts: root, as with E2B, or user.
+ENV CODE_INTERPRETER_USER=root
+
 COPY docker/sandbox /opt/sandbox
 COPY src/sandbox_tools /opt/sandbox/lib/sandbox_tools
 RUN sh /opt/sandbox/install.sh

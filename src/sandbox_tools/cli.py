@@ -12,6 +12,7 @@ _COMMANDS = {
     "serve-desktop": ("sandbox_tools.desktop.server", "serve this sandbox's desktop over HTTP"),
     "resize-desktop": ("sandbox_tools.desktop.resize_desktop", "resize this sandbox's display"),
     "serve-novnc": ("sandbox_tools.desktop.novnc", "serve noVNC's page for a VNC port"),
+    "serve-code": ("sandbox_tools.interpreter.server", "serve the code interpreter over HTTP"),
     "run-agent": ("sandbox_tools.agents.run_agent", "run one prompt on the agent server"),
     "forward": ("sandbox_tools.forwarder.server", "forward the browser's traffic to its proxies"),
     "setting": ("sandbox_tools.setting", "print one setting of this sandbox"),

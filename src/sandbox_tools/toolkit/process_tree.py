@@ -43,6 +43,16 @@ async def terminate_processes_with(variable: str, value: str) -> bool:
     return await _terminate(lambda: find_processes_with(variable, value))
 
 
+async def kill_processes_with(variable: str, value: str) -> None:
+    """Kill all processes that inherited an environment variable, also if they keep forking."""
+    for _ in range(_MAX_POLLS):
+        living = find_processes_with(variable, value)
+        if not living:
+            return
+        await _signal(living, signal.SIGKILL)
+        await asyncio.sleep(_POLL_INTERVAL_S / 10)
+
+
 async def _terminate(find: Callable[[], set[Process]], also: Iterable[Process] = ()) -> bool:
     signalled = find() | set(also)
     await _signal(_remaining(find, signalled), signal.SIGTERM)
