@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
     from sandbox_client._async.code import AsyncCodeExecution as AsyncCodeExecution
     from sandbox_client._async.commands import AsyncCommand as AsyncCommand
+    from sandbox_client._async.computers import AsyncDesktop as AsyncDesktop
     from sandbox_client._async.files import AsyncFiles as AsyncFiles
     from sandbox_client._async.mcp import AsyncTool as AsyncTool
     from sandbox_client._async.mcp import AsyncToolSession as AsyncToolSession
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sandbox_client._sync.client import SandboxClient as SandboxClient
     from sandbox_client._sync.code import CodeExecution as CodeExecution
     from sandbox_client._sync.commands import Command as Command
+    from sandbox_client._sync.computers import Desktop as Desktop
     from sandbox_client._sync.files import Files as Files
     from sandbox_client._sync.mcp import Tool as Tool
     from sandbox_client._sync.mcp import ToolSession as ToolSession
@@ -29,6 +31,7 @@ _WHERE = {
     "AsyncAgentRun": "_async.agent_runs",
     "AsyncCodeExecution": "_async.code",
     "AsyncCommand": "_async.commands",
+    "AsyncDesktop": "_async.computers",
     "AsyncFiles": "_async.files",
     "AsyncSandbox": "_async.sandbox",
     "AsyncSandboxClient": "_async.client",
@@ -37,6 +40,7 @@ _WHERE = {
     "AsyncToolSession": "_async.mcp",
     "CodeExecution": "_sync.code",
     "Command": "_sync.commands",
+    "Desktop": "_sync.computers",
     "Files": "_sync.files",
     "Sandbox": "_sync.sandbox",
     "SandboxClient": "_sync.client",

@@ -30,6 +30,7 @@ from sandbox_server.browsers.api_links import ROUTE_PATH as BROWSER_PATH
 from sandbox_server.browsers.api_links import BrowserRoute
 from sandbox_server.commands import api as commands
 from sandbox_server.components import Components
+from sandbox_server.desktops import api as desktops
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
 from sandbox_server.events import api as events
 from sandbox_server.events import api_logs as logs
@@ -81,6 +82,7 @@ _ROUTES = (
         code_contexts,
         agent_runs,
         terminals,
+        desktops,
         snapshots,
         browsers,
         templates,

@@ -25,6 +25,8 @@ from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
+from sandbox_server.desktops.service import Desktops
+from sandbox_server.desktops.services import DesktopServices
 from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
 from sandbox_server.events.service import Timelines
 from sandbox_server.files.archives import Archives
@@ -92,6 +94,7 @@ class Core:
     forges: Forges
     repositories: Repositories
     task_services: TaskServices
+    desktop_services: DesktopServices
     git_endpoint: GitEndpoint
     browsers: BrowserServices
 
@@ -123,6 +126,7 @@ class Components:
     agent_runs: AgentRuns
     agent_servers: AgentServerProxy
     terminals: Terminals
+    desktops: Desktops
     file_access: FileAccess
     contents: FileContents
     tree: FileTree
@@ -218,6 +222,7 @@ def build_components(core: Core) -> Components:
         agent_runs=AgentRuns(sessions, commands),
         agent_servers=AgentServerProxy(controller, service_proxy),
         terminals=Terminals(sessions, controller, commands, streams),
+        desktops=core.desktop_services.desktops,
         file_access=file_access,
         contents=contents,
         tree=FileTree(file_access, path_locks),

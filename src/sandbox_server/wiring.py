@@ -18,6 +18,7 @@ from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
+from sandbox_server.desktops.services import DesktopServices, build_desktop_services
 from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import AGENT
@@ -86,6 +87,7 @@ class Server:
     scheduler: SandboxQueueScheduler
     retention_job: RetentionJob
     shutdown_pauser: ShutdownPauser
+    desktops: DesktopServices
 
 
 @asynccontextmanager
@@ -240,10 +242,15 @@ def _assemble(
     )
     browsers = build_browser_services(sessions, vault, controller)
     scheduler.add_handlers({BROWSER_SESSION: browsers.reconciler.reconcile})
+    desktops = build_desktop_services(
+        sessions, backends, use_cases.access, lifecycle.service_config, controller
+    )
+    scheduler.add_handlers(desktops.handlers)
     core = Core(
         browsers=browsers,
         repositories=repositories,
         task_services=task_services,
+        desktop_services=desktops,
         forges=forges,
         git_endpoint=git.endpoint,
         settings=settings,
@@ -261,7 +268,7 @@ def _assemble(
         declared_capabilities=declared,
         public_address=public_address,
     )
-    return Server(build_components(core), scheduler, retention_job, shutdown_pauser)
+    return Server(build_components(core), scheduler, retention_job, shutdown_pauser, desktops)
 
 
 def _agent_template(
@@ -324,4 +331,5 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         server.components.port_proxy.close()
         server.components.service_health.close()
         server.components.interpreter_connections.close()
+        server.desktops.guest.close()
         event_loop_task.cancel()

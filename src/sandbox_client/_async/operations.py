@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._async.browsers import AsyncBrowsers
+from sandbox_client._async.computers import AsyncBrowsers
 from sandbox_client._async.pagination import list_all
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions

@@ -5,6 +5,7 @@ from typing import Unpack
 
 from sandbox_client import models
 from sandbox_client._async.code import AsyncCode
+from sandbox_client._async.computers import AsyncDesktop
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
 from sandbox_client._async.mcp import AsyncTool, AsyncToolSession
@@ -65,6 +66,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses, AsyncCode):
         self.files = AsyncFiles(transport, f"{self._path}/files")
         self.ports = AsyncPorts(transport, f"{self._path}/ports")
         self.browser = AsyncBrowserAccess(transport, f"{self._path}/browser")
+        self.desktop = AsyncDesktop(transport, f"{self._path}/desktop")
 
     @property
     def mcp(self) -> McpAddress:

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._sync.browsers import Browsers
+from sandbox_client._sync.computers import Browsers
 from sandbox_client._sync.pagination import list_all
 from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions

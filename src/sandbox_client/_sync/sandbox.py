@@ -5,6 +5,7 @@ from typing import Unpack
 
 from sandbox_client import models
 from sandbox_client._sync.code import Code
+from sandbox_client._sync.computers import Desktop
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
 from sandbox_client._sync.mcp import Tool, ToolSession
@@ -65,6 +66,7 @@ class Sandbox(Lifecycle, Processes, Code):
         self.files = Files(transport, f"{self._path}/files")
         self.ports = Ports(transport, f"{self._path}/ports")
         self.browser = BrowserAccess(transport, f"{self._path}/browser")
+        self.desktop = Desktop(transport, f"{self._path}/desktop")
 
     @property
     def mcp(self) -> McpAddress:

@@ -61,6 +61,10 @@ class ForgeHostNotAllowed(InvalidRequest):
     code = "forge-host-not-allowed"
 
 
+class DesktopRefused(InvalidRequest):
+    code = "desktop-refused"
+
+
 class NotFound(ApiError):
     code = "not-found"
 
@@ -163,6 +167,14 @@ class PullNotFound(NotFound):
 
 class SaveNotFound(NotFound):
     code = "save-not-found"
+
+
+class DesktopLinkNotFound(NotFound):
+    code = "desktop-link-not-found"
+
+
+class DesktopRecordingNotFound(NotFound):
+    code = "desktop-recording-not-found"
 
 
 class Conflict(ApiError):
@@ -485,6 +497,18 @@ class CheckoutFailed(ApiError):
 
 class CheckoutRefused(Conflict):
     code = "checkout-refused"
+
+
+class DesktopNotRunning(Conflict):
+    code = "desktop-not-running"
+
+
+class DesktopControlled(Conflict):
+    code = "desktop-controlled"
+
+
+class DesktopNotStreamed(Conflict):
+    code = "desktop-not-streamed"
 
 
 class SaveFailed(ApiError):

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sandbox_client.models.agent_runs import AgentRunRead as AgentRunRead
     from sandbox_client.models.agent_runs import AgentRunState as AgentRunState
     from sandbox_client.models.agent_runs import PermissionMode as PermissionMode
-    from sandbox_client.models.backends import BackendRead as BackendRead
-    from sandbox_client.models.backends import BackendUpdate as BackendUpdate
     from sandbox_client.models.browsers import BrowserCreate as BrowserCreate
     from sandbox_client.models.browsers import BrowserRead as BrowserRead
     from sandbox_client.models.browsers import BrowserState as BrowserState
@@ -52,6 +50,23 @@ if TYPE_CHECKING:
     from sandbox_client.models.commands import OutputGap as OutputGap
     from sandbox_client.models.commands import OutputPart as OutputPart
     from sandbox_client.models.commands import OutputPiece as OutputPiece
+    from sandbox_client.models.desktops import DesktopAction as DesktopAction
+    from sandbox_client.models.desktops import DesktopActionName as DesktopActionName
+    from sandbox_client.models.desktops import DesktopActionResult as DesktopActionResult
+    from sandbox_client.models.desktops import DesktopControlRead as DesktopControlRead
+    from sandbox_client.models.desktops import DesktopControlUpdate as DesktopControlUpdate
+    from sandbox_client.models.desktops import DesktopHolder as DesktopHolder
+    from sandbox_client.models.desktops import DesktopLinkCreate as DesktopLinkCreate
+    from sandbox_client.models.desktops import DesktopLinkCreated as DesktopLinkCreated
+    from sandbox_client.models.desktops import DesktopLinkRead as DesktopLinkRead
+    from sandbox_client.models.desktops import DesktopMode as DesktopMode
+    from sandbox_client.models.desktops import DesktopOptions as DesktopOptions
+    from sandbox_client.models.desktops import DesktopRead as DesktopRead
+    from sandbox_client.models.desktops import DesktopRecordingOptions as DesktopRecordingOptions
+    from sandbox_client.models.desktops import DesktopRecordingRead as DesktopRecordingRead
+    from sandbox_client.models.desktops import DesktopRecordingState as DesktopRecordingState
+    from sandbox_client.models.desktops import DesktopResolution as DesktopResolution
+    from sandbox_client.models.desktops import DesktopUpdate as DesktopUpdate
     from sandbox_client.models.error_codes import ERROR_CODES as ERROR_CODES
     from sandbox_client.models.error_codes import ErrorCode as ErrorCode
     from sandbox_client.models.error_codes import InputProblem as InputProblem
@@ -76,8 +91,10 @@ if TYPE_CHECKING:
     from sandbox_client.models.forges import ForgeRead as ForgeRead
     from sandbox_client.models.forges import ForgeWrite as ForgeWrite
     from sandbox_client.models.forges import MissingPermissionRead as MissingPermissionRead
+    from sandbox_client.models.operations import BackendRead as BackendRead
     from sandbox_client.models.operations import BackendReadiness as BackendReadiness
     from sandbox_client.models.operations import BackendStats as BackendStats
+    from sandbox_client.models.operations import BackendUpdate as BackendUpdate
     from sandbox_client.models.operations import EventActor as EventActor
     from sandbox_client.models.operations import EventRead as EventRead
     from sandbox_client.models.operations import Health as Health
@@ -213,10 +230,10 @@ _WHERE = {
     "ArchiveFormat": "files",
     "AutoResume": "sandboxes",
     "BackendCapabilities": "templates",
-    "BackendRead": "backends",
+    "BackendRead": "operations",
     "BackendReadiness": "operations",
     "BackendStats": "operations",
-    "BackendUpdate": "backends",
+    "BackendUpdate": "operations",
     "BrowserCreate": "browsers",
     "BrowserLinkCreate": "ports",
     "BrowserLinkRead": "ports",
@@ -246,6 +263,23 @@ _WHERE = {
     "CreateVerb": "verbs",
     "DeliveryRead": "forges",
     "DeliveryReceipt": "forges",
+    "DesktopAction": "desktops",
+    "DesktopActionName": "desktops",
+    "DesktopActionResult": "desktops",
+    "DesktopControlRead": "desktops",
+    "DesktopControlUpdate": "desktops",
+    "DesktopHolder": "desktops",
+    "DesktopLinkCreate": "desktops",
+    "DesktopLinkCreated": "desktops",
+    "DesktopLinkRead": "desktops",
+    "DesktopMode": "desktops",
+    "DesktopOptions": "desktops",
+    "DesktopRead": "desktops",
+    "DesktopRecordingOptions": "desktops",
+    "DesktopRecordingRead": "desktops",
+    "DesktopRecordingState": "desktops",
+    "DesktopResolution": "desktops",
+    "DesktopUpdate": "desktops",
     "DirectoryCreate": "files",
     "DirectoryPath": "files",
     "ERROR_CODES": "error_codes",

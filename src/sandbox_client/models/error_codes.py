@@ -125,6 +125,13 @@ _TABLE = (
     ErrorCode("interpreter-missing", 409, "Sandbox has no code interpreter"),
     ErrorCode("interpreter-unreachable", 502, "Code interpreter did not answer"),
     ErrorCode("tools-refused", 502, "Service in the sandbox rejected this server"),
+    # Desktops
+    ErrorCode("desktop-not-running", 409, "Sandbox has no desktop"),
+    ErrorCode("desktop-controlled", 409, "A person controls the desktop"),
+    ErrorCode("desktop-not-streamed", 409, "Desktop is not streamed"),
+    ErrorCode("desktop-refused", 422, "Desktop rejected the request"),
+    ErrorCode("desktop-link-not-found", 404, "Desktop link not found"),
+    ErrorCode("desktop-recording-not-found", 404, "Desktop recording not found"),
     # Forges
     ErrorCode("forge-in-use", 409, "Forge is in use"),
     ErrorCode("forge-host-not-allowed", 422, "Host of the forge is not allowed"),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from sandbox_client.models.desktops import DesktopOptions
 from sandbox_client.models.services import ServicesRead
 from sandbox_client.models.wire import (
     Capability,
@@ -218,6 +219,7 @@ class SessionSandbox(RequestModel):
     volumes: Volumes = Field(default_factory=dict)
     mcp_servers: McpServers = Field(default_factory=dict)
     repository: SandboxRepository | None = None
+    desktop: DesktopOptions | None = None
 
 
 class SandboxCreate(SessionSandbox):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:  # `sbx` would load all models for one verb
     from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
     from sandbox_client.models.agent_runs import AgentName, PermissionMode
+    from sandbox_client.models.desktops import DesktopOptions
     from sandbox_client.models.forges import ForgeAuth
     from sandbox_client.models.repositories import RepositorySettings
     from sandbox_client.models.sandboxes import Network, OnTimeout, Resources, SandboxRepository
@@ -34,6 +35,7 @@ class SessionSandboxOptions(TypedDict, total=False):
     volumes: Mapping[str, str]
     mcp_servers: Mapping[str, Mapping[str, Any]]
     repository: SandboxRepository | Mapping[str, Any] | None
+    desktop: DesktopOptions | Mapping[str, Any] | None
 
 
 class SandboxOptions(SessionSandboxOptions, total=False):
@@ -92,6 +94,17 @@ class TerminalOptions(TypedDict, total=False):
     cwd: str | None
     envs: Mapping[str, str]
     user: str | None
+
+
+class DesktopActionOptions(TypedDict, total=False):
+    coordinate: Sequence[int] | None
+    start_coordinate: Sequence[int] | None
+    text: str | None
+    scroll_direction: str | None
+    scroll_amount: int | None
+    duration_s: float | None
+    region: Sequence[int] | None
+    screenshot: bool
 
 
 class AgentRunOptions(TypedDict, total=False):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sandbox_server.admin.retention_repository import RetentionRepository
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.jobs.kinds import CHECKOUT, HOUSEKEEPING, SANDBOX, SERVICES
+from sandbox_server.jobs.kinds import CHECKOUT, DESKTOP, HOUSEKEEPING, SANDBOX, SERVICES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
@@ -46,7 +46,9 @@ class RetentionJob:
         periods = self._periods
         removed = {
             "sandboxes": await self._remove_all(
-                lambda r: r.remove_ended(periods.ended, job_kinds=[SANDBOX, SERVICES, CHECKOUT])
+                lambda r: r.remove_ended(
+                    periods.ended, job_kinds=[SANDBOX, SERVICES, CHECKOUT, DESKTOP]
+                )
             ),
             "browsers": await self._remove_all(lambda r: r.remove_browser_sessions(periods.ended)),
             "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),

@@ -57,6 +57,8 @@ class SandboxRequest:
     volumes: Mapping[str, str] = field(default_factory=dict)
     mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
     checkout: CheckoutWish | None = None
+    desktop: Mapping[str, Any] | None = None
+    """The settings of its desktop, as `DesktopSettings` stores them."""
     prepared: PreparedSnapshot | None = None
 
     def secrets(self) -> dict[str, Any]:

@@ -12,6 +12,9 @@ AGENT_TEMPLATE = "agent-template"  # a backend's name: build the default templat
 HOUSEKEEPING = "housekeeping"  # "hourly"
 BROWSER_SESSION = "browser-session"  # a browser session's id, until its sandbox is to be deleted
 CHECKOUT = "checkout"  # a sandbox's id: check out the repository that was requested with it
+DESKTOP = (
+    "desktop"  # a sandbox's id: apply the settings of its desktop, end the control of a person
+)
 REPOSITORY = "repository"  # a repository's id: fetch its mirror
 PREPARATION = "preparation"  # a repository's id: prepare the snapshot that its sandboxes start from
 TASK = "task"  # a task's id, for as long as the task is open

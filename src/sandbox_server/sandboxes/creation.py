@@ -34,6 +34,7 @@ _COPIED = (
     *("tenant_id", "agent_type", "user_id", "labels", "resources", "network", "volumes"),
     *("timeout", "on_timeout", "idle_timeout", "auto_resume", "priority", "has_services"),
     "capabilities",
+    "desktop",
 )
 
 Beside = Callable[[AsyncSession, str], Awaitable[None]]
@@ -216,6 +217,7 @@ class Creation:
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
             checkout=None if wanted.checkout is None else wanted.checkout.document(),
+            desktop=None if wanted.desktop is None else dict(wanted.desktop),
             state=State.QUEUED,
             target=Target.RUNNING,
             wish=cause.document(),

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter, ValidationError
 
 from sandbox_client.models import (
+    DesktopOptions,
     KeepAlive,
     Labels,
     Name,
@@ -19,6 +20,7 @@ from sandbox_client.models import (
 )
 from sandbox_server.db.models import Repository
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.computers.desktops import DesktopSettings
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import CheckoutWish, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
@@ -135,9 +137,22 @@ def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     fields.pop("repository", None)  # its id is not known here
     if "capabilities" in fields:
         fields["capabilities"] = frozenset(fields["capabilities"])
+    if isinstance(body, SessionSandbox) and body.desktop is not None:
+        fields["desktop"] = _desktop(body.desktop).document()
     if "on_timeout" in fields:
         fields["on_timeout"] = OnTimeout(fields["on_timeout"])
     return fields
+
+
+def _desktop(wanted: DesktopOptions) -> DesktopSettings:
+    size, recording = wanted.resolution, wanted.recording
+    return DesktopSettings(
+        width=None if size is None else size.width,
+        height=None if size is None else size.height,
+        dpi=wanted.dpi,
+        stream=wanted.stream,
+        fps=None if recording is None else recording.fps,
+    )
 
 
 FilterDep = Annotated[SandboxFilter, Depends(find_filter)]

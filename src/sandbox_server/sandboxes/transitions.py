@@ -155,6 +155,8 @@ async def _wake_jobs(session: AsyncSession, row: Sandbox, *, wake: bool) -> None
     if row.session_id is not None and row.session_id.startswith(BROWSER_SESSION_PREFIX):
         session_id = row.session_id.removeprefix(BROWSER_SESSION_PREFIX)
         await JobRepository(session).wake(kinds.BROWSER_SESSION, session_id)
+    if row.state is State.RUNNING and row.desktop is not None:
+        await JobRepository(session).due(kinds.DESKTOP, row.id)
     if wake:
         await JobRepository(session).due(kinds.SANDBOX, row.id)
 

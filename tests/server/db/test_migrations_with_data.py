@@ -96,6 +96,12 @@ ROWS = {
         INSERT INTO browser_contexts (id, tenant_id) VALUES ('bc', 't');
         INSERT INTO browser_extensions (id, tenant_id, file_name) VALUES ('be', 't', 'e.zip');
         INSERT INTO browser_file_parts (id, owner_id, part, content_sealed) VALUES ('bp', 'be', 0, '\x0d')""",
+    "0025": r"""
+        UPDATE sandboxes SET desktop = '{"width": 800}' WHERE id = 's-running';
+        INSERT INTO desktops (sandbox_id, holder, version) VALUES ('s-running', 'person', 2);
+        INSERT INTO tickets (hash, tenant_id, key_id, scope, sandbox_id, expires_at)
+            VALUES ('\x1d', 't', 'k', 'desktop-view', 's-running', '2027-01-01Z');
+        INSERT INTO desktop_links (id, sandbox_id, ticket_hash, mode) VALUES ('v', 's-running', '\x1d', 'view')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

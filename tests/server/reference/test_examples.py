@@ -60,7 +60,7 @@ def test_api_reference__every_simulated_response_is_marked():
     answered = {
         example.operation
         for example in examples
-        if re.search("/(agent|mcp|code|contexts)/", f"{paths[example.operation]}/")
+        if re.search("/(agent|mcp|code|contexts|desktop)/", f"{paths[example.operation]}/")
     }
     installed = {example.operation for example in examples if "$STAND_INS" in example.before}
     marked = {example.operation for example in examples if example.stand_in_for}

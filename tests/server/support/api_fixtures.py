@@ -15,6 +15,7 @@ from sandbox_server.commands.service import Commands
 from sandbox_server.components import Core, build_components
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.desktops.services import build_desktop_services
 from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.service import Forges
@@ -164,6 +165,13 @@ async def core(
         task_services=build_task_services(task_parts),
         git_endpoint=task_parts.git.endpoint,
         browsers=build_browser_services(sessions, vault, use_cases.controller),
+        desktop_services=build_desktop_services(
+            sessions,
+            backends,
+            SandboxAccess(backends, vault),
+            service_config,
+            use_cases.controller,
+        ),
         **recorded,
     )
 

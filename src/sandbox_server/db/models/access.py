@@ -13,7 +13,7 @@ class Ticket(Row):
 
     __tablename__ = "tickets"
     __table_args__ = (
-        one_of("scope", "read", "sandboxes", "port"),
+        one_of("scope", "read", "sandboxes", "port", "desktop-view", "desktop-control"),
         CheckConstraint("(scope = 'port') = (port IS NOT NULL)", name="port"),
         Index(None, "expires_at"),
         Index(None, "tenant_id", "expires_at"),

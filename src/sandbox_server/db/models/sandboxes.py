@@ -100,6 +100,8 @@ class Sandbox(Row):
     volumes: Mapped[Document]
     # The repository to check out, and how far that is; None: none was requested.
     checkout: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    # Requested settings of its desktop; None: none were requested.
+    desktop: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
     state: Mapped[State] = mapped_column(server_default=State.QUEUED)
     state_reason: Mapped[str | None]

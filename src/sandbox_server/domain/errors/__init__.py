@@ -4,6 +4,7 @@ SandboxError
   InvalidRequest              the request cannot be carried out as it is
     ControlNotUnderstood      an invalid control message on a terminal's WebSocket
     CodeRefused               the code interpreter does not know the language, for example
+    DesktopRefused            the desktop rejects it, as a resolution
     ForgeHostNotAllowed       the operator did not allow requests to this host
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
@@ -13,6 +14,7 @@ SandboxError
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
     PullNotFound  BrowserSessionNotFound  BrowserPathNotFound  BrowserProjectNotFound  BrowserbasePathNotFound
     BrowserContextNotFound  BrowserExtensionNotFound
+    DesktopLinkNotFound  DesktopRecordingNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
     BrowserSessionEnded       nobody can connect to it any more
@@ -34,6 +36,9 @@ SandboxError
     DirectoryNotEmpty
     ForgeInUse                it has repositories
     CheckoutRefused           the directory is not empty
+    DesktopNotRunning         the sandbox has no desktop, or none that answers
+    DesktopControlled         a person has control, so agents' actions are refused
+    DesktopNotStreamed        streaming of the desktop is off
   AccessDenied
     Unauthenticated           missing or invalid key
       MetricsRefused          not from this machine, or without the token
@@ -144,6 +149,14 @@ from sandbox_server.domain.errors.conflicts import (
     Superseded,
     TaskExists,
     TooManyTemplates,
+)
+from sandbox_server.domain.errors.desktops import (
+    DesktopControlled,
+    DesktopLinkNotFound,
+    DesktopNotRunning,
+    DesktopNotStreamed,
+    DesktopRecordingNotFound,
+    DesktopRefused,
 )
 from sandbox_server.domain.errors.files import (
     ArchiveFailed,
@@ -281,6 +294,12 @@ __all__ = [
     "Conflict",
     "ControlNotUnderstood",
     "DeliveryNotFound",
+    "DesktopControlled",
+    "DesktopLinkNotFound",
+    "DesktopNotRunning",
+    "DesktopNotStreamed",
+    "DesktopRecordingNotFound",
+    "DesktopRefused",
     "DirectoryNotEmpty",
     "DiskFull",
     "FeatureUnavailable",

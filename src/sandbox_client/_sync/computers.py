@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any, Unpack
+
+from sandbox_client import models
+from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.tasks import Tasks
+from sandbox_client._sync.transport import Transport
+from sandbox_client.protocol.calls import Query, call, create, request_body, segment
+from sandbox_client.protocol.options import BrowserOptions, DesktopActionOptions
+
+_LONGEST_ACTION_S = 60.0
+
+
+class Browsers(Tasks):
+    """Browser sessions, each in a sandbox of its own."""
+
+    def create_browser(
+        self, *, wait_s: float = 60, **options: Unpack[BrowserOptions]
+    ) -> models.BrowserRead:
+        """Create a browser session; it is still pending if no slot was free for `wait_s`."""
+        request = create(
+            "/v1/browsers", request_body(models.BrowserCreate, options), wait=min(wait_s, 300)
+        )
+        return self._transport.fetch(models.BrowserRead, request)
+
+    def list_browsers(
+        self, *, states: Iterable[models.BrowserState | str] | None = None
+    ) -> Generator[models.BrowserRead, None, None]:
+        """List browser sessions, newest first; without states also those that have ended."""
+        named = None if states is None else [models.BrowserState(each).value for each in states]
+        return list_all(
+            self._transport, "/v1/browsers", models.Page[models.BrowserRead], {"state": named}
+        )
+
+    def get_browser(self, browser_id: str) -> models.BrowserRead:
+        """Get a browser session, in any state."""
+        return self._transport.fetch(models.BrowserRead, call("GET", _path(browser_id)))
+
+    def release_browser(self, browser_id: str) -> models.BrowserRead:
+        """End a browser session and delete its sandbox."""
+        request = call("POST", f"{_path(browser_id)}/release", may_repeat=True)
+        return self._transport.fetch(models.BrowserRead, request)
+
+
+def _path(browser_id: str) -> str:
+    return f"/v1/browsers/{segment(browser_id)}"
+
+
+class Desktop:
+    """The desktop of a sandbox whose template has one. Actions and screenshots resume a paused sandbox."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    def get(self) -> models.DesktopRead:
+        """Get the state; a paused sandbox stays paused."""
+        return self._transport.fetch(models.DesktopRead, call("GET", self._path))
+
+    def update(self, **changes: Any) -> models.DesktopRead:
+        """Change `resolution`, `dpi`, `stream` or `recording`, which None stops."""
+        body = models.DesktopUpdate.model_validate(changes)
+        return self._transport.fetch(models.DesktopRead, call("PATCH", self._path, body))
+
+    def act(
+        self, action: models.DesktopActionName | str, **options: Unpack[DesktopActionOptions]
+    ) -> models.DesktopActionResult:
+        """Carry out one action; `screenshot=True` returns what the desktop looks like afterwards.
+
+        Raises DesktopControlled while a person has control.
+        """
+        body = request_body(models.DesktopAction, {"action": action, **options})
+        request = call("POST", f"{self._path}/actions", body)
+        lasts = _LONGEST_ACTION_S if body.duration_s is not None else 0.0
+        return self._transport.fetch(
+            models.DesktopActionResult,
+            request.with_read_timeout(self._transport.timeout + lasts),
+        )
+
+    def screenshot(
+        self, *, media: str = "png", quality: int = 80, to: Path | str | None = None
+    ) -> bytes:
+        """Take a screenshot as `png` or `jpeg`, and save it if `to` names a local file."""
+        query: Query = {"format": media, "quality": quality}
+        request = call("GET", f"{self._path}/screenshot", query=query)
+        content = (self._transport.send(request)).content
+        if to is not None:
+            Path(to).write_bytes(content)
+        return content
+
+    def click(
+        self, x: int, y: int, *, button: str = "left", screenshot: bool = False
+    ) -> models.DesktopActionResult:
+        """Click at a point with the `left`, `right` or `middle` button."""
+        return self.act(f"{button}_click", coordinate=(x, y), screenshot=screenshot)
+
+    def type(self, text: str, *, screenshot: bool = False) -> models.DesktopActionResult:
+        """Type a text."""
+        return self.act("type", text=text, screenshot=screenshot)
+
+    def press(self, key: str, *, screenshot: bool = False) -> models.DesktopActionResult:
+        """Press a key or a combination, such as `Return` or `ctrl+s`."""
+        return self.act("key", text=key, screenshot=screenshot)
+
+    def set_control(
+        self, holder: models.DesktopHolder | str, *, ttl_s: float | None = None
+    ) -> models.DesktopRead:
+        """Give control to a `person`, for at most `ttl_s`, or back to the `agent`."""
+        body = request_body(models.DesktopControlUpdate, {"holder": holder, "ttl_s": ttl_s})
+        request = call("POST", f"{self._path}/control", body, may_repeat=True)
+        return self._transport.fetch(models.DesktopRead, request)
