@@ -22,7 +22,7 @@ from typing import Any
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
 
-from sandbox_tools import VERSION, browser, computer, files, gateway, ports, shell, tasks
+from sandbox_tools import VERSION, browser, code, computer, files, gateway, ports, shell, tasks
 from sandbox_tools.agents import tools as agents
 from sandbox_tools.middleware import ToolErrorMiddleware, UnicodeMiddleware
 from sandbox_tools.toolkit.context import ToolsetContext
@@ -34,6 +34,7 @@ _TOOLSETS = (
     ports.register,
     shell.register,
     agents.register,
+    code.register,
     gateway.register,
     browser.register,
     computer.register,

@@ -133,6 +133,7 @@ def calls_of(client):
         "list_code_executions": sandbox.list_code_executions(),
         "get_code_execution": execution.refresh(),
         "follow_code_execution": execution.follow(),
+        "interrupt_code_execution": execution.interrupt(),
         "read_code_result": execution.read_result(0, "png"),
         "list_code_contexts": sandbox.contexts.list(),
         "create_code_context": sandbox.contexts.create("r", cwd="/"),

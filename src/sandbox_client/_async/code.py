@@ -48,6 +48,10 @@ class AsyncCodeExecution:
             await self.refresh()
         return self.record
 
+    async def interrupt(self) -> None:
+        """Interrupt the code; the variables of its context are kept."""
+        await self._transport.send(call("POST", f"{self._path}/interrupt"))
+
     async def read_result(self, number: int, format_name: str) -> bytes:
         """Read one format of a result as a file, such as a figure as `png`."""
         path = f"{self._path}/results/{number}/{segment(format_name)}"

@@ -48,6 +48,10 @@ class CodeExecution:
             self.refresh()
         return self.record
 
+    def interrupt(self) -> None:
+        """Interrupt the code; the variables of its context are kept."""
+        self._transport.send(call("POST", f"{self._path}/interrupt"))
+
     def read_result(self, number: int, format_name: str) -> bytes:
         """Read one format of a result as a file, such as a figure as `png`."""
         path = f"{self._path}/results/{number}/{segment(format_name)}"

@@ -154,6 +154,23 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
+def add_code(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", nargs="?", type=Path, metavar="FILE", help="file with the code (default: stdin)")
+    add("-c", dest="code", metavar="CODE", help="code to run")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--language", help="default: that of the file's name, else python")
+    where.add_argument("--context", metavar="ID", help="context to run the code in")
+    add("-e", "--env", dest="command_env", **ENV)
+    add(
+        "--timeout",
+        type=duration,
+        metavar="DURATION",
+        help="interrupt the code after this time and exit with 124 (default: 5m)",
+    )
+    add("--save", type=Path, metavar="DIR", help="write figures to files in this directory")
+
+
 def duration(text: str) -> timedelta:
     try:
         return parse_duration(text)

@@ -8,6 +8,7 @@ from sandbox_client.cli.arguments import (
     ENV,
     VerbParser,
     Verbs,
+    add_code,
     add_command,
     add_creation,
     add_everywhere,
@@ -141,6 +142,13 @@ def _exec(verbs: Verbs) -> None:
     )
     add_sandbox(parser)
     add_command(parser, help="command and arguments, preferably after --")
+
+
+def _code(verbs: Verbs) -> None:
+    does = "run code in the interpreter of a sandbox, from a file, -c or stdin; variables stay for later calls"
+    parser = add_verb(verbs, "code", does, "commands.code:run_code", fails_with=125)
+    add_sandbox(parser)
+    add_code(parser)
 
 
 def _shell(verbs: Verbs) -> None:
@@ -294,7 +302,7 @@ def _workspace(verbs: Verbs) -> None:
 
 
 _VERBS = (
-    _create, _run, _ls, _show, _exec, _shell, _cp, _tail, _logs, _events, _pause, _resume, _rm, _port, _open,
+    _create, _run, _ls, _show, _exec, _code, _shell, _cp, _tail, _logs, _events, _pause, _resume, _rm, _port, _open,
 )  # fmt: skip
 _GROUPS = {"task": add_task_verbs, "repo": add_repository_verbs, "forge": add_forge_verbs}
 _OF_SBX = (_workspace, _login, _completion)

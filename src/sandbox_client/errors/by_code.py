@@ -305,8 +305,8 @@ class TooManyCommands(LimitReached):
     code = "too-many-commands"
 
 
-class TooManyCodeContexts(LimitReached):
-    code = "too-many-code-contexts"
+class InterpreterBusy(LimitReached):
+    code = "interpreter-busy"
 
 
 class TooManyStreams(LimitReached):

@@ -81,7 +81,7 @@ _TABLE = (
     ErrorCode("rate-limited", 429, "Rate limit exceeded"),
     ErrorCode("too-many-at-once", 429, "Too many concurrent requests"),
     ErrorCode("too-many-commands", 429, "Too many running commands"),
-    ErrorCode("too-many-code-contexts", 429, "Too many contexts"),
+    ErrorCode("interpreter-busy", 429, "Code interpreter is at its limit"),
     ErrorCode("too-many-streams", 429, "Too many open streams"),
     ErrorCode("too-many-tickets", 429, "Too many tickets"),
     # Lifecycle

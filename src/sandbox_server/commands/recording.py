@@ -100,6 +100,9 @@ class Recording:
         if self.row.ended_at is not None:
             self.finished.set()
 
+    def interrupt(self) -> None:
+        """End what runs on the recording's own connection. A process has signals instead."""
+
     async def begin(self, usable: UsableSandbox, process: NewProcess) -> None:
         """Start the command and record it until it ends."""
         task = asyncio.current_task()

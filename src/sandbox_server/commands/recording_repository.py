@@ -28,6 +28,8 @@ from sandbox_server.log.records import RecordType
 
 # Notification: commands were released for other servers to record.
 RELEASED_CHANNEL = "commands_left"
+# Notification with an id: the server that records this command interrupts it.
+INTERRUPTED_CHANNEL = "commands_interrupted"
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,10 @@ class RecordingRepository:
             .execution_options(synchronize_session=False)
         )
         await self._session.execute(released)
+
+    async def interrupt(self, command_id: str) -> None:
+        """Notify the server that records the command."""
+        await self._session.execute(select(func.pg_notify(INTERRUPTED_CHANNEL, command_id)))
 
     async def list_stored(self, command_id: str) -> Sequence[StoredRow]:
         """List the stored records of a command's log, without their content."""

@@ -10,7 +10,11 @@ from sandbox_server.commands.command_log import CommandLog, StoredRecord
 from sandbox_server.commands.recorder import Recorder
 from sandbox_server.commands.recording import Recording, time_left
 from sandbox_server.commands.recording_context import RecordingContext
-from sandbox_server.commands.recording_repository import RELEASED_CHANNEL, RecordingRepository
+from sandbox_server.commands.recording_repository import (
+    INTERRUPTED_CHANNEL,
+    RELEASED_CHANNEL,
+    RecordingRepository,
+)
 from sandbox_server.commands.retention import LARGEST_PIECE
 from sandbox_server.db.models import Command
 from sandbox_server.db.notifications import Notifications
@@ -63,6 +67,7 @@ class Recordings:
         self._claiming = asyncio.Lock()
         self._has_closed = False
         notifications.listen(RELEASED_CHANNEL, lambda _: self._released.set())
+        notifications.listen(INTERRUPTED_CHANNEL, self._interrupt)
 
     @property
     def recorder_name(self) -> str:
@@ -88,6 +93,10 @@ class Recordings:
     def open(self, row: Command, kind: type[AnyRecording]) -> AnyRecording:
         """Make a recording of a command whose row exists; pass it to `run_recording`."""
         return kind(row, self._new_log(row), self._context, left=None)
+
+    def _interrupt(self, command_id: str | None) -> None:
+        if (recording := self._running.get(command_id or "")) is not None:
+            recording.interrupt()
 
     async def run(self) -> None:
         """Renew the leases, and take over released commands, until cancelled."""

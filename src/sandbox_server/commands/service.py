@@ -203,6 +203,11 @@ class Commands:
             else:
                 await processes.signal_group(row.pid, signal)
 
+    async def interrupt(self, command: Command) -> None:
+        """Interrupt what the server that records the command runs on its own connection."""
+        async with without_transaction(self._sessions) as session:
+            await RecordingRepository(session).interrupt(command.id)
+
     async def resize(
         self, caller: Caller, sandbox_id: str, command_id: str, size: TerminalSize
     ) -> None:

@@ -51,7 +51,7 @@ FormatName = Annotated[
 @may_fail_with(
     *WOKEN,
     *(errors.InterpreterMissing, errors.InterpreterUnreachable, errors.CodeRefused),
-    *(errors.CodeContextNotFound, errors.TooManyCodeContexts, errors.TooManyCommands),
+    *(errors.CodeContextNotFound, errors.InterpreterBusy, errors.TooManyCommands),
     *(errors.CommandNotFound, errors.CodeExecutionNotFound),
 )
 async def run_code(
@@ -137,6 +137,17 @@ async def follow_code_execution(
     if listener.asks_for_events:
         return await listener.stream(_to_source(execution))
     return view_outcome(execution, await executions.read(execution))
+
+
+@router.post("/{execution_id}/interrupt", status_code=204)
+async def interrupt_code_execution(
+    sandbox_id: SandboxIdPath,
+    execution_id: CodeExecutionIdPath,
+    caller: Operator,
+    executions: CodeExecutionsDep,
+) -> None:
+    """Interrupt the code, which keeps the variables of its context; nothing happens if it has ended."""
+    await executions.interrupt(await executions.get(caller, sandbox_id, execution_id))
 
 
 @router.get(

@@ -28,7 +28,7 @@ ContextIdPath = Annotated[
 _ASKED = (
     *WOKEN,
     *(errors.InterpreterMissing, errors.InterpreterUnreachable, errors.CodeRefused),
-    errors.TooManyCodeContexts,
+    errors.InterpreterBusy,
 )
 
 

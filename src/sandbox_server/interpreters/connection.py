@@ -14,10 +14,10 @@ from sandbox_server.domain.errors import (
     BackendUnavailable,
     CodeContextNotFound,
     CodeRefused,
+    InterpreterBusy,
     InterpreterMissing,
     InterpreterUnreachable,
     SandboxError,
-    TooManyCodeContexts,
 )
 from sandbox_server.domain.errors.storable_text import storable
 from sandbox_server.domain.service_ports import INTERPRETER_PORT
@@ -127,7 +127,7 @@ def _failure(
     if status in _REFUSED:
         return CodeRefused(reason)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return TooManyCodeContexts(reason)
+        return InterpreterBusy(reason)
     return InterpreterUnreachable(f"answered with {status}: {reason}")
 
 

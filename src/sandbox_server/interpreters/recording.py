@@ -12,7 +12,7 @@ from typing import Any
 
 from sandbox_http.upstream import Upstream
 from sandbox_server.commands.recording import Recording
-from sandbox_server.domain.commands import CommandState
+from sandbox_server.domain.commands import COMMAND_LIVING, CommandState
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.interpreters.connection import LOST, InterpreterConnections
@@ -34,6 +34,7 @@ _SILENCE = timedelta(seconds=30)
 """The interpreter sends something every five seconds."""
 _PARSED_AT_ONCE = 64 * 1024
 _SLEEPING = frozenset({State.PAUSING, State.PAUSED, State.RESUMING})
+INTERRUPTED = "Interrupted by request."
 _SANDBOX_ENDED = "The sandbox ended."
 _PAUSED = (
     "The sandbox was paused while the code ran, which ended the connection to its interpreter."
@@ -75,6 +76,14 @@ class ExecutionRecording(Recording):
     _result_bytes = 0
     _has_failed = False
     _has_ended = False
+    _is_interrupted = False
+    _timeout: asyncio.Timeout | None = None
+
+    def interrupt(self) -> None:
+        """End the connection, upon which the interpreter interrupts the code."""
+        if self._timeout is not None and self._state in COMMAND_LIVING:
+            self._is_interrupted = True
+            self._timeout.reschedule(self._loop.time())
 
     async def execute(
         self, connections: InterpreterConnections, used: UsableSandbox, call: CodeCall
@@ -86,9 +95,12 @@ class ExecutionRecording(Recording):
         timeout = (self.row.timeout or timedelta()).total_seconds()
         with self._context.activity.hold(used.row):
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout) as self._timeout:
                     await self._run(connections, used, call)
             except TimeoutError:
+                if self._is_interrupted:
+                    self._end(CommandState.KILLED, INTERRUPTED)
+                    return
                 self._end(CommandState.TIMED_OUT, f"Timed out after {timeout:g} s and interrupted.")
             except SandboxError as error:
                 self.failure = error

@@ -104,6 +104,10 @@ class CodeExecutions:
                 await output.list_types(execution.id, _OUTCOME),
             )
 
+    async def interrupt(self, execution: Command) -> None:
+        """Interrupt the code, at whichever server it runs; nothing happens if it has ended."""
+        await self._commands.interrupt(execution)
+
     async def get_result(self, execution: Command, number: int) -> Record:
         async with without_transaction(self._sessions) as session:
             found = await CommandOutputRepository(session).find_result(execution.id, number)

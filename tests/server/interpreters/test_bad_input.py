@@ -74,6 +74,19 @@ async def test_kernel__killed_in_mid_execution_is_an_error_and_restarted(run):
     assert (await run("1 + 1"))["results"][0]["data"]["text"] == "2"
 
 
+async def test_interrupt__ends_the_execution_and_keeps_variables(api, path, run):
+    body = {"code": f"kept = 3\n{ENDLESS}"}
+    async with following(api, f"{path}/code", method="POST", json=body) as stream:
+        await stream.until("stdout")
+        interrupt = f"{stream.headers['Location']}/interrupt"
+        assert (await api.post(interrupt)).status_code == 204
+        told = await stream.rest()
+    assert told[-1].data["state"] == "killed"
+    assert told[-1].data["reason"] == "Interrupted by request."
+    assert (await run("kept"))["results"][0]["data"]["text"] == "3"
+    assert (await api.post(interrupt)).status_code == 204
+
+
 async def test_client__who_disconnects_stops_nothing(api, path, sandbox_id):
     code = "import time\nprint('on')\ntime.sleep(1)\nprint('finished')"
     async with following(api, f"{path}/code", method="POST", json={"code": code}) as stream:

@@ -51,7 +51,7 @@ SandboxError
     RateLimited               requests per second of a key
     TooManyAtOnce             concurrent requests of a tenant
     TooManyCommands           running commands of a sandbox or a tenant
-    TooManyCodeContexts       contexts of a sandbox
+    InterpreterBusy           contexts or waiting executions of a sandbox
     TooManyStreams            open streams of a tenant at one server
     TooManyTickets            valid tickets of a tenant
   FileChanged                 If-Match names another version
@@ -132,9 +132,9 @@ from sandbox_server.domain.errors.commands import (
     CommandNotRunning,
     CommandNotStarted,
     ControlNotUnderstood,
+    InterpreterBusy,
     StdinClosed,
     TerminalNotFound,
-    TooManyCodeContexts,
 )
 from sandbox_server.domain.errors.conflicts import (
     BrowserContextInUse,
@@ -320,6 +320,7 @@ __all__ = [
     "GitTimedOut",
     "GitUnavailable",
     "IdempotencyMismatch",
+    "InterpreterBusy",
     "InterpreterMissing",
     "InterpreterUnreachable",
     "InvalidRequest",
@@ -375,7 +376,6 @@ __all__ = [
     "TerminalNotFound",
     "TicketRefused",
     "TooManyAtOnce",
-    "TooManyCodeContexts",
     "TooManyCommands",
     "TooManyEntries",
     "TooManyStreams",

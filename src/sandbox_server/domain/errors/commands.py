@@ -74,13 +74,13 @@ class CodeRefused(InvalidRequest):
         super().__init__(f"The code interpreter refused the request: {reason}")
 
 
-class TooManyCodeContexts(LimitReached):
-    code = "too-many-code-contexts"
-    remediation = "Delete contexts that are no longer needed."
+class InterpreterBusy(LimitReached):
+    code = "interpreter-busy"
+    remediation = "Delete contexts that are no longer needed, or wait until executions have ended."
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"The code interpreter refused another context: {reason}",
+            f"The code interpreter is at its limit: {reason}",
             retry_after=timedelta(seconds=10),
         )
 
