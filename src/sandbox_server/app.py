@@ -12,6 +12,7 @@ from sandbox_server.access import api_logins as logins
 from sandbox_server.access import api_tenants as tenants
 from sandbox_server.access import api_tickets as tickets
 from sandbox_server.access.authentication import Authentication
+from sandbox_server.access.configuration import api as configuration
 from sandbox_server.access.metrics_access import MetricsAccess
 from sandbox_server.admin import api_backends as backends
 from sandbox_server.admin import api_health as health
@@ -87,6 +88,7 @@ _ROUTES = (
         browsers,
         templates,
         capabilities,
+        configuration,
         files,
         events,
         logs,

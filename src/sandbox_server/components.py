@@ -2,6 +2,7 @@ from dataclasses import dataclass, fields
 
 from sandbox_server.access.api_keys import ApiKeys
 from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.configuration.service import Configurations
 from sandbox_server.access.logins import Logins
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.access.tickets import Tickets
@@ -153,6 +154,7 @@ class Components:
     snapshots: SnapshotService
     catalog: Catalog
     template_capabilities: TemplateCapabilities
+    configurations: Configurations
     verbs: Verbs
     forges: Forges
     forge_views: ForgeViews
@@ -198,6 +200,9 @@ def build_components(core: Core) -> Components:
     locks, file_access = Locks(sessions), FileAccess(controller)
     path_locks = PathLocks(locks)
     contents = FileContents(file_access, path_locks)
+    template_capabilities = TemplateCapabilities(
+        sessions, core.backends, core.declared_capabilities, core.template_lookup
+    )
     return Components(
         settings=core.settings,
         sessions=sessions,
@@ -250,9 +255,8 @@ def build_components(core: Core) -> Components:
         ),
         snapshots=core.snapshots,
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
-        template_capabilities=TemplateCapabilities(
-            sessions, core.backends, core.declared_capabilities
-        ),
+        template_capabilities=template_capabilities,
+        configurations=Configurations(sessions, core.backends, template_capabilities),
         verbs=Verbs(controller, commands, contents),
         forges=core.forges,
         tasks=core.task_services.tasks,

@@ -164,6 +164,14 @@ class Settings(BaseSettings):
         ),
     )
 
+    configuration: AbsolutePath | None = Field(
+        None,
+        description=(
+            "TOML file with the configurations of tenants: templates and limits by default, for desktops and browsers, and "
+            "by agent type. Each start stores them, like `PUT /v1/configuration`."
+        ),
+    )
+
     encryption_keys: SecretStr | None = Field(
         None,
         description=(

@@ -1,11 +1,14 @@
 """Puts a server together, and keeps what works in the background at work."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
+from sandbox_client.models import Configuration
+from sandbox_server.access.configuration.service import apply_configurations
 from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.admin.backends import register_backends
 from sandbox_server.admin.retention import RetentionJob, RetentionPeriods
@@ -92,7 +95,10 @@ class Server:
 
 @asynccontextmanager
 async def open_server(
-    settings: Settings, *, bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
+    settings: Settings,
+    *,
+    bundled: BundledTemplates = NO_BUNDLED_TEMPLATES,
+    configurations: Mapping[str, Configuration] = MappingProxyType({}),
 ) -> AsyncIterator[Server]:
     """Build a server on its database and its providers, and run it until the block ends.
 
@@ -118,6 +124,7 @@ async def open_server(
         server = _assemble(settings, sessions, vault, backends, notifications, bundled, agent)
         stack.push_async_callback(server.components.locks.close)
         stack.push_async_callback(server.components.forges.close)
+        await apply_configurations(sessions, configurations)
         await server.retention_job.ensure()
         async with sessions.begin() as session:
             await SharedTemplateRepository(session).declare(

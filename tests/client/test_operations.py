@@ -189,6 +189,10 @@ def calls_of(client):
         "set_desktop_control": sandbox.desktop.set_control("person", ttl_s=60),
         "list_templates": client.list_templates(),
         "get_capabilities": client.get_capabilities(),
+        "get_configuration": client.get_configuration(),
+        "put_configuration": client.put_configuration(
+            {"agent_types": {"web-scraper": {"capabilities": ["browser"]}}}
+        ),
         "create_template": client.create_template("t", **build),
         "get_template": client.get_template("t"),
         "delete_template": client.delete_template("t"),

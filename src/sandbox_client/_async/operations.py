@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Unpack
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Unpack
 
 from sandbox_client import models
 from sandbox_client._async.computers import AsyncBrowsers
@@ -28,6 +28,18 @@ class AsyncOperations(AsyncBrowsers):
     async def stats(self) -> models.Stats:
         """Get usage and queues: of all tenants with the admin scope, else of your own."""
         return await self._transport.fetch(models.Stats, call("GET", "/v1/stats"))
+
+    async def get_configuration(self) -> models.Configuration:
+        """Get your tenant's configuration: templates and limits of its sandboxes."""
+        return await self._transport.fetch(models.Configuration, call("GET", "/v1/configuration"))
+
+    async def put_configuration(
+        self, configuration: models.Configuration | Mapping[str, Any]
+    ) -> models.Configuration:
+        """Replace your tenant's configuration; omitted fields are reset."""
+        body = models.Configuration.model_validate(configuration)
+        request = call("PUT", "/v1/configuration", body)
+        return await self._transport.fetch(models.Configuration, request)
 
     def list_snapshots(self) -> AsyncGenerator[models.SnapshotRead, None]:
         """List all snapshots, newest first."""

@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sandbox_client.models.access import AgentTypeDefaults as AgentTypeDefaults
+    from sandbox_client.models.access import Configuration as Configuration
     from sandbox_client.models.access import KeyCreate as KeyCreate
     from sandbox_client.models.access import KeyCreated as KeyCreated
     from sandbox_client.models.access import KeyRead as KeyRead
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from sandbox_client.models.access import KeyUpdate as KeyUpdate
     from sandbox_client.models.access import LoginRead as LoginRead
     from sandbox_client.models.access import RuleMatch as RuleMatch
+    from sandbox_client.models.access import SandboxDefaults as SandboxDefaults
+    from sandbox_client.models.access import TemplateDefaults as TemplateDefaults
     from sandbox_client.models.access import TenantDefaults as TenantDefaults
     from sandbox_client.models.access import TenantName as TenantName
     from sandbox_client.models.access import TenantRead as TenantRead
@@ -405,6 +409,10 @@ _WHERE = {
     "TemplateRead": "templates",
     "TemplateRebuild": "templates",
     "TemplateStep": "templates",
+    "AgentTypeDefaults": "access",
+    "Configuration": "access",
+    "SandboxDefaults": "access",
+    "TemplateDefaults": "access",
     "TenantDefaults": "access",
     "TenantName": "access",
     "TenantRead": "access",

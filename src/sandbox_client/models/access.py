@@ -1,13 +1,14 @@
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from sandbox_client.models.sandboxes import OnTimeout, Resources
+from sandbox_client.models.sandboxes import Capabilities, OnTimeout, Resources
 from sandbox_client.models.wire import Name, RequestModel, ResponseModel, Seconds, Storable
 
 _MOST = 1_000_000
+_MOST_AGENT_TYPES = 100
 _LONGEST_TICKET = timedelta(hours=12)
 
 
@@ -87,14 +88,55 @@ class KeyCreated(KeyRead):
     secret: str
 
 
-class TenantDefaults(RequestModel):
-    """Defaults for requests of a tenant."""
+class SandboxDefaults(RequestModel):
+    """Values for what a request omits."""
 
     template: Name | None = None
     backend: Name | None = None
     timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
     on_timeout: OnTimeout | None = None
+
+
+class TemplateDefaults(SandboxDefaults):
+    """Values for what a request omits, with a template or the capabilities that select it."""
+
+    capabilities: (
+        Annotated[
+            Capabilities,
+            Field(description="Capabilities that select the template, instead of `template`."),
+        ]
+        | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _require_at_most_one(self) -> Self:
+        if self.template is not None and self.capabilities is not None:
+            raise ValueError("Set either `template` or `capabilities`.")
+        return self
+
+
+class TenantDefaults(TemplateDefaults):
+    """Defaults for requests of a tenant."""
+
+    desktop: (
+        Annotated[
+            SandboxDefaults,
+            Field(
+                description="For sandboxes with the capability `desktop`, requested without a template."
+            ),
+        ]
+        | None
+    ) = None
+    browser: (
+        Annotated[
+            SandboxDefaults,
+            Field(
+                description="For sandboxes with the capability `browser`, requested without a template."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class RuleMatch(RequestModel):
@@ -104,15 +146,10 @@ class RuleMatch(RequestModel):
     template: Name | None = None
 
 
-class TenantRule(RequestModel):
+class TenantRule(TemplateDefaults):
     """Backend, template and limits of matching sandboxes."""
 
     match: RuleMatch = Field(default_factory=RuleMatch)
-    backend: Name | None = None
-    template: Name | None = None
-    timeout_s: Seconds | None = None
-    idle_timeout_s: Seconds | None = None
-    on_timeout: OnTimeout | None = None
     resources: Resources | None = None
 
 
@@ -143,6 +180,36 @@ class TenantRead(ResponseModel):
     defaults: TenantDefaults
     rules: list[TenantRule]
     created_at: datetime
+
+
+class AgentTypeDefaults(TemplateDefaults):
+    """Values for what requests with this `agent_type` omit."""
+
+    resources: Resources | None = None
+
+
+class Configuration(RequestModel):
+    """Which templates and limits the sandboxes of a tenant get. A request's own fields take precedence, then `agent_types`."""
+
+    default: Annotated[TemplateDefaults, Field(description="For all sandboxes.")] = Field(
+        default_factory=TemplateDefaults
+    )
+    desktop: Annotated[
+        SandboxDefaults,
+        Field(
+            description="For sandboxes with the capability `desktop`, requested without a template."
+        ),
+    ] = Field(default_factory=SandboxDefaults)
+    browser: Annotated[
+        SandboxDefaults,
+        Field(
+            description="For sandboxes with the capability `browser`, requested without a template."
+        ),
+    ] = Field(default_factory=SandboxDefaults)
+    agent_types: Annotated[
+        dict[Name, AgentTypeDefaults],
+        Field(max_length=_MOST_AGENT_TYPES, description="By the `agent_type` of requests."),
+    ] = Field(default_factory=dict)
 
 
 class LoginRead(ResponseModel):

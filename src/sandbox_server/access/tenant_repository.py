@@ -20,6 +20,15 @@ class TenantRepository:
             raise TenantNotFound(name)
         return tenant
 
+    async def get(self, tenant_id: str) -> Tenant:
+        return await self._session.get_one(Tenant, tenant_id)
+
+    async def lock(self, tenant_id: str) -> Tenant:
+        """Lock the tenant until the transaction ends."""
+        locked = select(Tenant).where(Tenant.id == tenant_id).with_for_update()
+        found = await self._session.scalars(locked.execution_options(populate_existing=True))
+        return found.one()
+
     async def list_page(self, *, limit: int, after: str | None = None) -> Sequence[Tenant]:
         """List tenants, oldest first, starting after the id `after`."""
         query = select(Tenant).order_by(Tenant.id).limit(limit)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from sandbox_server.access.configuration.file import UnusableConfiguration
 from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
 from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.cli import database, keys, templates
@@ -34,6 +35,7 @@ _EXPLAINED = (
     InvalidEncryptionKey,
     SandboxError,
     UnusableTemplates,
+    UnusableConfiguration,
 )
 
 Command = Callable[[Settings, Mapping[str, Any]], int]

@@ -26,6 +26,8 @@ class PlacementDecision:
     defaults: Defaults
     wanted: frozenset[str] = frozenset()
     """Capabilities that the template must have."""
+    configured: str | None = None
+    """The template that the tenant's configuration names for the wanted capability."""
     preferred: tuple[str, ...] = ()
     """Templates to select first by capability."""
     resources: Mapping[str, Any] = field(default_factory=dict)
@@ -45,28 +47,36 @@ def choose(
     defaults: Defaults,
     rules: Sequence[Rule],
     overflow: Mapping[str, str | None],
+    selected: str | None = None,
 ) -> PlacementDecision:
-    """Find the candidate backends; `overflow` maps every backend, the default first, to where it overflows."""
+    """Find the candidate backends; `overflow` maps every backend, the default first, to where it overflows.
+
+    `selected` is the template that was selected by the wanted capabilities.
+    """
     if not overflow:
         raise NoBackend
-    rule = find_rule(rules, request, template=request.template or defaults.template)
-    effective = defaults.overridden(rule)
+    named = request.template or selected
+    rule = find_rule(rules, request, template=named or defaults.template)
     wanted = request.capabilities
-    if not wanted and not request.template and "template" not in rule:
-        wanted = frozenset(rule.get("capabilities", ()))
+    if not wanted and request.template is None:
+        wanted = defaults.overridden(rule).capabilities
+    section = {} if request.template else defaults.section(wanted)
+    effective = defaults.overridden(section).overridden(rule)
+    is_configured = len(wanted) == 1 and "template" in section and "template" not in rule
     renamed = "template" in rule.get("match", {}) and "template" in rule
     if request.backend is not None:  # an explicit backend does not overflow
         candidates: tuple[str, ...] = (_known(request.backend, overflow),)
     else:
         candidates = _chain(effective.backend or next(iter(overflow)), overflow)
     return PlacementDecision(
-        template=effective.template if renamed or not request.template else request.template,
+        template=effective.template if renamed or not named else named,
         candidates=candidates,
         defaults=effective,
         resources={**rule.get("resources", {}), **request.resources},
         wanted=wanted,
-        preferred=(effective.template,),
-        meanwhile=None if request.template else effective.meanwhile,
+        configured=effective.template if is_configured else None,
+        preferred=(effective.template, section.get("template", defaults.template)),
+        meanwhile=None if named else effective.meanwhile,
     )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Self, TypedDict
@@ -89,11 +89,18 @@ class ForkRequest:
     timeout: timedelta | None = None
 
 
+_SECTIONS = ("desktop", "browser")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
     """Values for what a request omits."""
 
     template: str = BASE
+    capabilities: frozenset[str] = frozenset()
+    """Capabilities that select the template, if a request names neither."""
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Stored defaults of sandboxes that are requested by a capability, by capability."""
     meanwhile: str | None = None
     """The template to use while `template` is not ready."""
     backend: str | None = None
@@ -101,13 +108,25 @@ class Defaults:
     on_timeout: OnTimeout = OnTimeout.PAUSE
     idle_timeout: timedelta | None = None
 
+    def section(self, wanted: Collection[str]) -> Mapping[str, Any]:
+        """Return the defaults of sandboxes with these capabilities; of several sections, the first applies."""
+        found = [
+            self.sections[name] for name in _SECTIONS if name in wanted and name in self.sections
+        ]
+        return found[0] if found else {}
+
     def overridden(self, document: Mapping[str, Any]) -> Self:
         """Override these defaults with a tenant's stored ones."""
         own: dict[str, Any] = {
             name: document[name] for name in ("template", "backend") if document.get(name)
         }
         if "template" in own:
-            own["meanwhile"] = None
+            own["meanwhile"], own["capabilities"] = None, frozenset()
+        if document.get("capabilities"):
+            own["capabilities"] = frozenset(document["capabilities"])
+        sections = {name: document[name] for name in _SECTIONS if document.get(name)}
+        if sections:
+            own["sections"] = sections
         for name in ("timeout", "idle_timeout"):
             if document.get(f"{name}_s") is not None:
                 own[name] = timedelta(seconds=document[f"{name}_s"])

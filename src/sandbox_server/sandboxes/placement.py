@@ -70,8 +70,8 @@ class Placement:
         decision = self._choose(tenant, request)
         if decision.wanted and request.template is None:
             selected = await self._select_template(session, tenant, decision)
-            named = replace(request, template=selected, capabilities=decision.wanted)
-            decision = self._choose(tenant, named)
+            request = replace(request, capabilities=decision.wanted)
+            decision = self._choose(tenant, request, selected=selected)
         reference = _parse(decision.template)
         snapshot = await TemplateRepository(session).find_snapshot(reference, tenant_id=tenant.id)
         if snapshot is not None:
@@ -94,17 +94,22 @@ class Placement:
             raise TemplateNotFound(decision.template)
         return of_template(decision, known)
 
-    def _choose(self, tenant: Tenant, request: SandboxRequest) -> PlacementDecision:
+    def _choose(
+        self, tenant: Tenant, request: SandboxRequest, *, selected: str | None = None
+    ) -> PlacementDecision:
         return choose(
             request,
             defaults=self._defaults.overridden(tenant.defaults),
             rules=tenant.rules,
             overflow=self._overflow,
+            selected=selected,
         )
 
     async def _select_template(
         self, session: AsyncSession, tenant: Tenant, decision: PlacementDecision
     ) -> str:
+        if decision.configured is not None:
+            return str(_parse(decision.configured))
         recorded = await TemplateRepository(session).list_known(tenant_id=tenant.id)
         return select_template(
             with_declared(recorded, self._backends, self._declared),

@@ -17,7 +17,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,8 @@ from types import FrameType
 import uvloop
 from pydantic import SecretStr
 
+from sandbox_client.models import Configuration
+from sandbox_server.access.configuration.file import read_configurations, require_known_backends
 from sandbox_server.db.account import Account
 from sandbox_server.db.embedded import ACCOUNT, EmbeddedPostgres
 from sandbox_server.settings import Settings, forget_variables
@@ -57,6 +59,7 @@ class _Start:
     settings: Settings
     listeners: list[socket.socket]
     bundled: BundledTemplates
+    configurations: Mapping[str, Configuration]
 
     @property
     def url(self) -> str:
@@ -71,6 +74,7 @@ def serve(settings: Settings) -> int:
             settings,
             listen(settings.host, settings.port),
             load_bundled_templates(settings.template_dir),
+            read_configurations(settings.configuration),
         )
         if os.geteuid() == 0:
             return _serve_as_account(start)
@@ -173,6 +177,9 @@ def _work(
         # No other server can take over: engine and database are ours.
         pause_at_end=engine is not None and start.settings.database_url is None,
         bundled=start.bundled,
+        configurations=require_known_backends(
+            start.configurations, [backend.name for backend in found.backends]
+        ),
     )
 
 

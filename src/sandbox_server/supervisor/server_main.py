@@ -3,10 +3,11 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from sandbox_client.models import Configuration
 from sandbox_server.app import create_app
 from sandbox_server.components import Components
 from sandbox_server.http.server import ForwardedUpgrades, HttpServer
@@ -31,13 +32,17 @@ class ServeOptions:
     new_admin_key: str | None = field(repr=False)
     pause_at_end: bool
     bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
+    configurations: Mapping[str, Configuration] = field(default_factory=dict)
 
 
 async def serve_api(options: ServeOptions, link: GuardChannel | None = None) -> bool:
     """Serve until stopped; return whether all sandboxes were paused, if required."""
     settings = options.settings
     with _interruptible():
-        async with open_server(settings, bundled=options.bundled) as server:
+        opened = open_server(
+            settings, bundled=options.bundled, configurations=options.configurations
+        )
+        async with opened as server:
             await HttpServer(
                 create_app(server.components),
                 stop_timeout=settings.stop_timeout,

@@ -43,6 +43,56 @@ def test_placement__the_request_precedes_the_rule():
     assert place.template == "own"
 
 
+def test_placement__a_rule_may_name_capabilities_instead_of_a_template():
+    rules = [rule({"agent_type": "visual-tester"}, capabilities=["desktop"], timeout_s=60)]
+    place = placed(rules=rules, agent_type="visual-tester")
+    assert place.wanted == {"desktop"}
+    assert place.defaults.timeout == timedelta(minutes=1)
+    assert placed(rules=rules, agent_type="visual-tester", template="own").wanted == set()
+    asked = placed(rules=rules, agent_type="visual-tester", capabilities=frozenset({"code"}))
+    assert asked.wanted == {"code"}
+
+
+def test_placement__a_rules_template_precedes_default_capabilities():
+    defaults = PLAIN.overridden({"capabilities": ["code"]})
+    rules = [rule({"agent_type": "ci-fix"}, template="ci")]
+    assert placed(defaults=defaults).wanted == {"code"}
+    place = placed(rules=rules, agent_type="ci-fix", defaults=defaults)
+    assert (place.template, place.wanted) == ("ci", set())
+
+
+def test_placement__the_section_of_a_capability_precedes_the_default_and_follows_rules():
+    defaults = PLAIN.overridden(
+        {
+            "timeout_s": 60,
+            "backend": "local",
+            "desktop": {"template": "office", "timeout_s": 120, "backend": "cloud"},
+        }
+    )
+    desktop = frozenset({"desktop"})
+    place = placed(defaults=defaults, capabilities=desktop)
+    assert (place.configured, place.candidates[0]) == ("office", "cloud")
+    assert place.defaults.timeout == timedelta(minutes=2)
+    assert placed(defaults=defaults).defaults.timeout == timedelta(minutes=1)
+    rules = [rule({"agent_type": "x"}, backend="gpu")]
+    ruled = placed(defaults=defaults, rules=rules, agent_type="x", capabilities=desktop)
+    assert (ruled.configured, ruled.candidates[0]) == ("office", "gpu")
+
+
+def test_placement__a_section_is_only_preferred_for_several_capabilities():
+    defaults = PLAIN.overridden({"desktop": {"template": "office"}})
+    place = placed(defaults=defaults, capabilities=frozenset({"desktop", "code"}))
+    assert (place.configured, place.preferred[0]) == (None, "office")
+
+
+def test_placement__rules_by_template_apply_to_a_selected_template():
+    rules = [rule({"template": "desktop"}, backend="gpu", timeout_s=60)]
+    request = SandboxRequest(capabilities=frozenset({"desktop"}))
+    place = choose(request, defaults=PLAIN, rules=rules, overflow=OVERFLOW, selected="desktop")
+    assert (place.template, place.candidates[0]) == ("desktop", "gpu")
+    assert place.defaults.timeout == timedelta(minutes=1)
+
+
 def test_placement__the_first_matching_rule_applies():
     rules = [
         rule({"agent_type": "review"}, backend="gpu"),
