@@ -6,7 +6,7 @@ from sandbox_server.browserbase.projects import Projects
 from sandbox_server.browsers.downloads import KeptFiles, SessionDownloads
 from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.file_parts import BrowserFiles
-from sandbox_server.browsers.policies import SessionPolicies
+from sandbox_server.browsers.policies import SessionPolicies, WebDriverClients
 from sandbox_server.browsers.reconciler import SessionReconciler
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.session import Sessions
@@ -22,6 +22,7 @@ class BrowserServices:
     sessions: BrowserSessions
     drivers: SessionDrivers
     policies: SessionPolicies
+    webdriver_clients: WebDriverClients
     downloads: SessionDownloads
     projects: Projects
     reconciler: SessionReconciler
@@ -33,10 +34,12 @@ def build_browser_services(
     browsers, drivers = BrowserSessions(sessions, controller), SessionDrivers(sessions)
     files = BrowserFiles(sessions, vault)
     downloads = SessionDownloads(FileAccess(controller), files)
+    policies = SessionPolicies(browsers, drivers)
     return BrowserServices(
         sessions=browsers,
         drivers=drivers,
-        policies=SessionPolicies(browsers, drivers),
+        policies=policies,
+        webdriver_clients=WebDriverClients(policies, drivers),
         downloads=downloads,
         projects=Projects(sessions),
         reconciler=SessionReconciler(sessions, KeptFiles(downloads)),

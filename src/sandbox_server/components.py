@@ -238,7 +238,7 @@ def build_components(core: Core) -> Components:
         browser_links=browser_links,
         browser_hosts=BrowserHosts(cdp_proxy, browser_tokens),
         cdp_proxy=cdp_proxy,
-        webdriver_proxy=WebDriverProxy(port_proxy),
+        webdriver_proxy=WebDriverProxy(controller, port_proxy, browsers.webdriver_clients),
         streams=streams,
         event_streams=EventStreams(streams, authenticator),
         timelines=Timelines(sessions, service_logs),

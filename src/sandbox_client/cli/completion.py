@@ -27,7 +27,10 @@ _SANDBOXES = _printed_by("sandboxes", "sbx ls --names")
 _TASKS = _printed_by("tasks", "sbx -q task list --all")
 _REPOSITORIES = _printed_by("repositories", "sbx -q repo list")
 _FORGES = _printed_by("forges", "sbx -q forge list")
+_BROWSERS = _printed_by("browsers", "sbx -q browser list")
 _OF = {
+    "browser": _BROWSERS,
+    "browsers": _BROWSERS,
     "sandbox": _SANDBOXES,
     "sandboxes": _SANDBOXES,
     "task": _TASKS,

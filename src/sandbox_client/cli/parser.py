@@ -23,6 +23,7 @@ from sandbox_client.cli.arguments import (
     duration,
     pair,
 )
+from sandbox_client.cli.browser_verbs import add_browser_verbs
 from sandbox_client.cli.task_verbs import add_forge_verbs, add_repository_verbs, add_task_verbs
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -304,5 +305,10 @@ def _workspace(verbs: Verbs) -> None:
 _VERBS = (
     _create, _run, _ls, _show, _exec, _code, _shell, _cp, _tail, _logs, _events, _pause, _resume, _rm, _port, _open,
 )  # fmt: skip
-_GROUPS = {"task": add_task_verbs, "repo": add_repository_verbs, "forge": add_forge_verbs}
+_GROUPS = {
+    "browser": add_browser_verbs,
+    "task": add_task_verbs,
+    "repo": add_repository_verbs,
+    "forge": add_forge_verbs,
+}
 _OF_SBX = (_workspace, _login, _completion)

@@ -16,7 +16,7 @@ _TASK = "id of the task, or its last characters"
 
 def add_task_verbs(verbs: Verbs, *, is_named: bool) -> None:
     does = "have an agent work on a repository, from an issue to a pull request"
-    tasks = _group(verbs, "task", does, "TASK_COMMAND")
+    tasks = add_group(verbs, "task", does, "TASK_COMMAND")
     if not is_named:
         return
     for add in (
@@ -37,7 +37,7 @@ def add_task_verbs(verbs: Verbs, *, is_named: bool) -> None:
 
 def add_repository_verbs(verbs: Verbs, *, is_named: bool) -> None:
     does = "manage the repositories that tasks work on"
-    repositories = _group(verbs, "repo", does, "REPO_COMMAND")
+    repositories = add_group(verbs, "repo", does, "REPO_COMMAND")
     if not is_named:
         return
     for add in (_add_repository, _list_repositories, _show_repository, _set_repository):
@@ -50,7 +50,7 @@ def add_repository_verbs(verbs: Verbs, *, is_named: bool) -> None:
 
 def add_forge_verbs(verbs: Verbs, *, is_named: bool) -> None:
     does = "manage access to GitHub, GitLab, Forgejo and git servers"
-    forges = _group(verbs, "forge", does, "FORGE_COMMAND")
+    forges = add_group(verbs, "forge", does, "FORGE_COMMAND")
     if not is_named:
         return
     _set_forge(forges)
@@ -68,7 +68,7 @@ def add_forge_verbs(verbs: Verbs, *, is_named: bool) -> None:
     removed.add_argument("forges", metavar="FORGE", nargs="+")
 
 
-def _group(verbs: Verbs, name: str, does: str, metavar: str) -> Verbs:
+def add_group(verbs: Verbs, name: str, does: str, metavar: str) -> Verbs:
     parser = verbs.add_parser(
         name, help=does, description=f"{does[0].upper()}{does[1:]}.", allow_abbrev=False
     )

@@ -62,3 +62,12 @@ class BrowserRead(ResponseModel):
     )
     expires_at: datetime | None
     ended_at: datetime | None
+    cdp_url: str | None = Field(
+        default=None,
+        description="WebSocket URL for Playwright and Puppeteer. Whoever has it can drive the browser. Null once the "
+        "session has ended, and for keys that may only read.",
+    )
+    webdriver_url: str | None = Field(default=None, description="URL for Selenium; as `cdp_url`.")
+    live_url: str | None = Field(
+        default=None, description="URL that shows the browser to people; as `cdp_url`."
+    )

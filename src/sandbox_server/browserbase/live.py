@@ -10,9 +10,6 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.computers.browsers import SESSION_ENDED
 from sandbox_server.domain.errors import BrowserSessionEnded
 
-# A queued session is connected to later than its timeout says. The end of the session refuses the URLs in any case.
-_QUEUED = timedelta(days=1)
-
 
 class LiveUrls:
     """URLs at which drivers and people reach the browser of a session."""
@@ -23,12 +20,8 @@ class LiveUrls:
 
     def drive(self, caller: Caller, row: BrowserSession) -> dict[str, str]:
         """List the URLs of drivers; none once the session has ended."""
-        if row.state in SESSION_ENDED:
-            return {}
-        urls = self._links.links(
-            caller, row.sandbox_id, expires_at=in_a_while(row.timeout + _QUEUED)
-        )
-        return view_urls(urls, urls.cdp_url.rpartition("/")[2])
+        urls = self._links.of_session(row, caller)
+        return {} if urls is None else view_urls(urls, urls.cdp_url.rpartition("/")[2])
 
     async def debug(
         self, caller: Caller, row: BrowserSession, *, lifetime: timedelta

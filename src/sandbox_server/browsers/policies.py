@@ -1,3 +1,6 @@
+import json
+import re
+
 from sandbox_server.browsers.cdp.policy import CdpPolicy, Direction, SandboxPolicy
 from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.service import BrowserSessions
@@ -8,6 +11,12 @@ from sandbox_server.domain.computers.browsers import (
     downloads_directory,
 )
 from sandbox_server.domain.errors import BrowserSessionEnded
+from sandbox_server.domain.errors.storable_text import storable
+
+_DOWNLOAD = b"downloadWillBegin"
+_DOWNLOAD_EVENTS = frozenset({"Browser.downloadWillBegin", "Page.downloadWillBegin"})
+_GUID = re.compile(r"[0-9a-fA-F-]{36}")
+_SESSION = re.compile(r"/webdriver/session/[^/]+/?")
 
 
 class SessionPolicies:
@@ -30,26 +39,63 @@ class SessionPolicies:
         return SessionPolicy(session, self._drivers)
 
 
+class WebDriverClients:
+    """Counts WebDriver clients among the drivers of sessions."""
+
+    def __init__(self, policies: SessionPolicies, drivers: SessionDrivers) -> None:
+        self._policies = policies
+        self._drivers = drivers
+
+    async def note(self, row: Sandbox, method: str, path: str) -> None:
+        """Note a request below `/webdriver`; raises if the session has ended."""
+        policy = await self._policies.find(row)
+        if not isinstance(policy, SessionPolicy):
+            return
+        if method == "DELETE" and _SESSION.fullmatch(path):
+            self._drivers.quit(policy.session_id)
+        else:
+            self._drivers.touch(policy.session_id)
+
+
 class SessionPolicy:
     """The policy of one connection to the browser of a session."""
 
     def __init__(self, row: BrowserSession, drivers: SessionDrivers) -> None:
-        self._session_id = row.id
+        self.session_id = row.id
         self._drivers = drivers
         self._driver_id: str | None = None
         self.keep_alive = row.keep_alive
         self.downloads = downloads_directory(row.id)
-        self.records = False
+        self.records = True
 
     def on_driver_connected(self) -> None:
-        self._driver_id = self._drivers.connect(self._session_id)
+        self._driver_id = self._drivers.connect(self.session_id)
 
     def on_driver_left(self) -> None:
         if self._driver_id is not None:
             self._drivers.leave(self._driver_id)
 
     def on_close_requested(self) -> None:
-        self._drivers.close(self._session_id)
+        self._drivers.close(self.session_id)
 
-    def record(self, direction: Direction, message: bytes, page_id: str | None) -> None:
-        """Record nothing."""
+    def record(self, direction: Direction, message: bytes, page_id: str | None) -> None:  # noqa: ARG002 - of the protocol
+        """Note the names of downloads, whose files may be named by their GUID."""
+        if direction is Direction.BROWSER and _DOWNLOAD in message:
+            named = find_download(message)
+            if named is not None:
+                self._drivers.name_download(self.session_id, *named)
+
+
+def find_download(message: bytes) -> tuple[str, str] | None:
+    """Find the GUID and the name of a download in the event of its start."""
+    try:
+        event = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    params = event.get("params") if isinstance(event, dict) else None
+    if not isinstance(params, dict) or event.get("method") not in _DOWNLOAD_EVENTS:
+        return None
+    guid, name = params.get("guid"), params.get("suggestedFilename")
+    if not isinstance(guid, str) or not isinstance(name, str) or not _GUID.fullmatch(guid):
+        return None
+    return guid, storable(name)

@@ -2,13 +2,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sandbox_server.browsers.tokens import BROWSER_PATH, BrowserTokens, BrowserUse, in_a_while
-from sandbox_server.db.models import Sandbox
+from sandbox_server.db.models import BrowserSession, Sandbox
 from sandbox_server.domain.access import Caller, Scope, TicketCaller
 from sandbox_server.domain.capabilities import BROWSER
+from sandbox_server.domain.computers.browsers import SESSION_ENDED
 from sandbox_server.domain.service_ports import CDP_PORT
 from sandbox_server.proxy.targets import PublicAddress
 
 _IN_VIEWS = timedelta(hours=1)
+# A queued session is connected to later than its timeout says. The end of the session refuses the URLs in any case.
+_LONGEST_QUEUE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,17 @@ class BrowserLinks:
 
     def view(self, row: Sandbox, caller: Caller) -> BrowserUrls | None:
         """Build the URLs that a description of the sandbox contains, if its template has a browser."""
-        may_use = caller.may(Scope.SANDBOXES) and not isinstance(caller, TicketCaller)
-        if BROWSER not in row.capabilities or not may_use:
+        if BROWSER not in row.capabilities or not _may_use(caller):
             return None
         return self.links(caller, row.id, expires_at=in_a_while(_IN_VIEWS))
+
+    def of_session(self, row: BrowserSession, caller: Caller) -> BrowserUrls | None:
+        """Build the URLs of a session's browser, until the session has ended."""
+        if row.state in SESSION_ENDED or not _may_use(caller):
+            return None
+        return self.links(
+            caller, row.sandbox_id, expires_at=in_a_while(row.timeout + _LONGEST_QUEUE)
+        )
 
     def live_url(
         self, caller: Caller, sandbox_id: str, target: str | None = None, *, expires_at: datetime
@@ -59,6 +69,10 @@ class BrowserLinks:
         """Build the URL below which programs reach the browser: a path of the API."""
         token = self._tokens.issue(caller, sandbox_id, use, expires_at=expires_at)
         return f"{self._public.api_url}{BROWSER_PATH}{token}"
+
+
+def _may_use(caller: Caller) -> bool:
+    return caller.may(Scope.SANDBOXES) and not isinstance(caller, TicketCaller)
 
 
 def front_end_url(base: str, target: str) -> str:

@@ -8,6 +8,7 @@ from starlette.types import Message
 
 from sandbox_server.browsers.cdp.answers import CollectedAnswer
 from sandbox_server.browsers.cdp.proxy import CdpRequest
+from sandbox_server.browsers.policies import WebDriverClients
 from sandbox_server.domain.errors import BrowserNotRunning, PortNotOpen
 from sandbox_server.domain.service_ports import CDP_PORT, WEBDRIVER_PORT
 from sandbox_server.http.faults import BodyTooLarge
@@ -16,6 +17,7 @@ from sandbox_server.proxy.client import Client, ClientGone
 from sandbox_server.proxy.proxy_request import ProxyRequest
 from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget
+from sandbox_server.sandboxes.service import SandboxController
 
 WEBDRIVER_PATH = "/webdriver"
 
@@ -30,13 +32,19 @@ _OPTIONS = "goog:chromeOptions"
 class WebDriverProxy:
     """Forwards WebDriver requests to chromedriver; they resume a paused sandbox."""
 
-    def __init__(self, port_proxy: PortProxy) -> None:
+    def __init__(
+        self, controller: SandboxController, port_proxy: PortProxy, clients: WebDriverClients
+    ) -> None:
+        self._controller = controller
         self._port_proxy = port_proxy
+        self._clients = clients
 
     async def serve(self, request: CdpRequest) -> None:
         """Answer a request below `/webdriver`. Raises only before the response has started."""
         scope = request.client.scope
         scope["headers"] = [each for each in scope["headers"] if each[0].lower() not in _DROPPED]
+        row = await self._controller.get(request.caller, request.sandbox_id)
+        await self._clients.note(row, scope["method"], request.path)
         try:
             if scope["method"] == "POST" and request.path.rstrip("/") == _NEW_SESSION:
                 await self._create_session(request)
