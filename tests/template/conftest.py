@@ -30,7 +30,7 @@ def options():
         yield engine.options
 
 
-def _build(name, options):
+def build(name, options):
     description = described()["templates"][name]
     began = time.monotonic()
     Template.build(
@@ -47,13 +47,13 @@ def _build(name, options):
 @pytest.fixture(scope="session")
 def slim(options):
     """Build the template `agent`."""
-    return _build("agent", options)
+    return build("agent", options)
 
 
 @pytest.fixture(scope="session")
 def full(options):
     """Build the template `agent-full`."""
-    return _build("agent-full", options)
+    return build("agent-full", options)
 
 
 @pytest.fixture(scope="session")

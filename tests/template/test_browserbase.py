@@ -10,7 +10,7 @@ from browserbase import Browserbase
 from playwright.sync_api import sync_playwright
 
 from tests.server.support.server_process import server_process
-from tests.template.conftest import _build
+from tests.template.conftest import build
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
 
@@ -25,7 +25,7 @@ EXTENSION = {
 @pytest.fixture(scope="module")
 def bb(options):
     """Call a server whose provider has the template."""
-    _build("browser", options)
+    build("browser", options)
     variables = {f"E2B_{name.upper()}": value for name, value in options.items()}
     with server_process(variables=variables) as server:
         server.start()
