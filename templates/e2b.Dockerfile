@@ -60,6 +60,32 @@ RUN [ "$WITH_BROWSER" = 0 ] || { \
             --requirement /opt/sandbox/requirements-browser.txt; \
     }
 
+ARG WITH_DESKTOP=0
+COPY docker/sandbox/requirements-desktop.txt /opt/sandbox/requirements-desktop.txt
+# noVNC's package depends on 45 others, of which only its page is used.
+RUN [ "$WITH_DESKTOP" = 0 ] || { \
+        apt-get update -qq \
+        && mkdir -p /usr/share/man/man1 \
+        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+            adwaita-icon-theme dbus-x11 ffmpeg fonts-dejavu-core gnome-themes-extra libgtk-3-bin mousepad net-tools \
+            ristretto scrot thunar tigervnc-standalone-server x11-apps x11-utils x11-xserver-utils x11vnc xclip xdg-utils \
+            xdotool xfce4-appfinder xfce4-panel xfce4-session xfce4-settings xfce4-terminal xfdesktop4 xfwm4 xvfb >/dev/null \
+        && cd /tmp && apt-get download -qq novnc && dpkg-deb --extract novnc_*.deb / && rm novnc_*.deb \
+        && apt-get clean \
+        && rm -rf /var/lib/apt/lists/* \
+        && pip --python /opt/sandbox/venv/bin/python install --quiet --no-cache-dir --no-deps \
+            --requirement /opt/sandbox/requirements-desktop.txt; \
+    }
+
+ARG WITH_OFFICE=0
+RUN [ "$WITH_OFFICE" = 0 ] || { \
+        apt-get update -qq \
+        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+            fonts-liberation libreoffice-calc libreoffice-gtk3 libreoffice-impress libreoffice-writer >/dev/null \
+        && apt-get clean \
+        && rm -rf /var/lib/apt/lists/*; \
+    }
+
 # A browser that runs before it is needed, with chromedriver; see docker/sandbox/services/browser.
 ARG WITH_WARM_BROWSER=0
 RUN [ "$WITH_WARM_BROWSER" = 0 ] || { \

@@ -16,6 +16,8 @@ venv/bin/python -m compileall -q lib
 
 [ ! -f mcp.json ] || install -m 644 mcp.json /etc/sandbox/mcp.json
 
+[ ! -x /usr/bin/Xvnc ] || sh desktop/install.sh
+
 [ -d agents/node_modules ] || exit 0
 claude=/opt/sandbox/$packages/claude_agent_sdk/_bundled/claude
 ln -sf "$claude" /usr/local/bin/claude

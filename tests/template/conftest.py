@@ -57,6 +57,18 @@ def full(options):
 
 
 @pytest.fixture(scope="session")
+def with_desktop(options):
+    """Build the template `desktop`."""
+    return build("desktop", options)
+
+
+@pytest.fixture(scope="session")
+def with_office(with_desktop, options):
+    """Build the template `desktop-office`."""
+    return build("desktop-office", options)
+
+
+@pytest.fixture(scope="session")
 def computer_of(options):
     """Start sandboxes of templates."""
 
