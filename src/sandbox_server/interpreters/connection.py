@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox_http.messages import RequestHead
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
+from sandbox_server.domain.capabilities import CODE
 from sandbox_server.domain.errors import (
     BackendUnavailable,
     CodeContextNotFound,
@@ -117,10 +118,8 @@ def _failure(
     used: UsableSandbox, address: PortAddress, status: int, body: bytes, *, context_id: str | None
 ) -> SandboxError:
     refusal = used.backend.find_refusal(address, status, body)
-    if refusal is PortRefusal.CLOSED:
-        return InterpreterMissing()
     if refusal is not None:
-        return BackendUnavailable(used.backend.name, "the sandbox is not running")
+        return _refused(used, refusal)
     reason = storable(body.decode(errors="replace"))[:_LONGEST_REASON].strip() or str(status)
     if status == HTTPStatus.NOT_FOUND and context_id is not None:
         return CodeContextNotFound(context_id)
@@ -129,6 +128,14 @@ def _failure(
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return InterpreterBusy(reason)
     return InterpreterUnreachable(f"answered with {status}: {reason}")
+
+
+def _refused(used: UsableSandbox, refusal: PortRefusal) -> SandboxError:
+    if refusal is PortRefusal.GONE:
+        return BackendUnavailable(used.backend.name, "the sandbox is not running")
+    if CODE in used.row.capabilities:
+        return InterpreterUnreachable("is not listening on its port")
+    return InterpreterMissing()
 
 
 def _head(address: PortAddress, method: str, path: str, body: bytes) -> RequestHead:

@@ -3,7 +3,10 @@
 import base64
 
 import pytest
+from sqlalchemy import update
 
+from sandbox_server.db.models import Sandbox
+from tests.server.interpreters.interpreter_sandbox import sandbox_with_interpreter
 from tests.server.support.event_reader import following
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.needs_engine]
@@ -111,7 +114,7 @@ async def test_code__errors_say_what_is_wrong(api, path):
         assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
-async def test_code__a_sandbox_without_an_interpreter_names_the_template(api):
+async def test_code__a_sandbox_without_an_interpreter_names_the_template(api, outside):
     made = await api.post("/v1/sandboxes", json={})
     path = f"/v1/sandboxes/{made.json()['id']}"
     for answer in (
@@ -120,8 +123,14 @@ async def test_code__a_sandbox_without_an_interpreter_names_the_template(api):
     ):
         assert (answer.status_code, answer.json()["code"]) == (409, "interpreter-missing")
         assert "code-interpreter-v1" in answer.json()["remediation"]
+    async with outside.components.sessions.begin() as session:
+        await session.execute(
+            update(Sandbox).values(capabilities=["code"]).where(Sandbox.id == made.json()["id"])
+        )
+    ended = await api.post(f"{path}/code", json={"code": "1"})
+    assert (ended.status_code, ended.json()["code"]) == (502, "interpreter-unreachable")
     failed = (await api.get(f"{path}/code")).json()["items"]
-    assert [one["state"] for one in failed] == ["failed"]
+    assert [one["state"] for one in failed] == ["failed", "failed"]
     await api.delete(path)
 
 
@@ -153,3 +162,32 @@ async def test_contexts__interrupt_ends_the_code_and_keeps_variables(api, path, 
         told = await stream.rest()
     assert (told[-2].data["name"], told[-1].data["state"]) == ("KeyboardInterrupt", "error")
     assert (await run("kept", context_id=context_id))["results"][0]["data"]["text"] == "7"
+
+
+async def test_code__belongs_to_its_tenant(api, outside, path, run):
+    done = await run("display(text='secret')")
+    put = await api.put("/v1/tenants/stranger", json={})
+    assert put.is_success, put.text
+    _, secret = await outside.new_key(tenant="stranger")
+    async with outside.api(**{"X-API-Key": secret}) as stranger:
+        answers = [
+            await stranger.post(f"{path}/code", json={"code": "1"}),
+            await stranger.get(f"{path}/code"),
+            await stranger.get(f"{path}/code/{done['id']}"),
+            await stranger.get(f"{path}/code/{done['id']}/events"),
+            await stranger.get(f"{path}/code/{done['id']}/results/0/text"),
+            await stranger.post(f"{path}/code/{done['id']}/interrupt"),
+            await stranger.get(f"{path}/contexts"),
+            await stranger.post(f"{path}/contexts", json={}),
+        ]
+    assert {answer.status_code for answer in answers} == {404}
+    assert {answer.json()["code"] for answer in answers} == {"sandbox-not-found"}
+
+
+async def test_code__that_runs_keeps_the_sandbox_awake(api, outside):
+    async with sandbox_with_interpreter(outside, idle_timeout_s=2) as sandbox_id:
+        path = f"/v1/sandboxes/{sandbox_id}"
+        body = {"code": "import time\ntime.sleep(5)\n'awake'"}
+        done = (await api.post(f"{path}/code", json=body)).json()
+        assert (done["state"], done["state_reason"]) == ("succeeded", None)
+        assert (await api.get(path)).json()["state"] == "running"
