@@ -27,7 +27,7 @@ from sandbox_client.cli.browser_verbs import add_browser_verbs
 from sandbox_client.cli.task_verbs import add_forge_verbs, add_repository_verbs, add_task_verbs
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
-SOURCES = ("events", "command", "terminal", "service", "agent")
+SOURCES = ("events", "command", "terminal", "service", "agent", "code")
 STATES = "queued starting running pausing paused resuming stopping stopped failed".split()
 
 _EPILOG = """\

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from sandbox_client.models.code import CodeError
 from sandbox_client.models.sandboxes import SandboxState
 from sandbox_client.models.wire import RequestModel, ResponseModel
 
@@ -135,6 +136,10 @@ class LogRecord(ResponseModel):
     pid: int | None = None
     state: str | None = None
     exit_code: int | None = None
+    number: int | None = None
+    data: dict[str, Any] | None = None
+    sizes: dict[str, int] | None = None
+    error: CodeError | None = None
     reason: str | None = None
 
 

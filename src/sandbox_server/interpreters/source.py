@@ -15,6 +15,8 @@ class ExecutionSource(CommandOutputSource):
         fields = serialize(record)
         if record.type is RecordType.STARTED:
             fields["execution_id"] = fields.pop("command_id")
+        elif record.type is RecordType.ERROR:
+            fields |= fields.pop("error")
         elif record.type is RecordType.EXIT:
             exit_code = fields.pop("exit_code")
             fields |= {"type": "end", "state": state_of(fields["state"], exit_code)}

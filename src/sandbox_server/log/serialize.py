@@ -44,7 +44,7 @@ def serialize(record: Record) -> dict[str, Any]:
     elif record.type is RecordType.RESULT:
         fields["data"] = inline_formats(record)
     elif record.type is RecordType.ERROR:
-        fields |= json.loads(record.content)
+        fields["error"] = json.loads(record.content)
     elif record.type is RecordType.GAP:
         fields |= {"stream": None, "offset": record.offset, "size": None, "reason": None}
     return fields | dict(record.data) | {"at": record.at.isoformat().replace("+00:00", "Z")}

@@ -41,6 +41,15 @@ def test_log_lines__escape_sequences_are_made_visible(lines):
     assert line == "command c1      \ufffd"
 
 
+def test_log_lines__results_and_exceptions_of_code_are_shown(lines):
+    code = {"source": "code", "sizes": {"png": 7}}
+    assert texts(lines.of(record("result", data={"text": "42"}, **code))) == ["code c1         42"]
+    assert texts(lines.of(record("result", data={}, **code))) == ["code c1         [png]"]
+    error = {"name": "NameError", "value": "x", "traceback": "Traceback\nNameError: x\n"}
+    raised = texts(lines.of(record("error", error=error, **code)))
+    assert raised == ["code c1         Traceback", "code c1         NameError: x"]
+
+
 def test_log_lines__gaps_are_reported(lines):
     assert texts(lines.of(record("gap", size=7)))[0].endswith("[7 bytes discarded]")
     [line] = lines.of(LogGap(type="gap", after=3, oldest=9))

@@ -5,12 +5,14 @@ import asyncio
 import asyncpg
 import pytest
 
+from tests.server.reference.example_calls import STAND_INS
 from tests.server.web.page_driver import FirstPage
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
 UNAUTHORIZED = "401 (Unauthorized)"
 AWAY = ("net::ERR_", "WebSocket connection to")
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 HOSTILE = "<img src=x onerror='window.attacked = true'><script>window.attacked = true</script>"
 
 
@@ -103,6 +105,31 @@ async def test_web_sandbox__can_be_created_paused_resumed_and_deleted(first_page
 
 
 @pytest.mark.slow  # browsers in depth
+async def test_web_log__shows_cells_with_results_figures_and_exceptions(
+    first_page, named_server, create, api
+):
+    page, sandbox_id = first_page.page, await create()
+    path = f"/v1/sandboxes/{sandbox_id}"
+    program = (STAND_INS / "interpreter").read_bytes()
+    await api.put(f"{path}/files/content", params={"path": "/tmp/code.py"}, content=program)
+    await api.post(f"{path}/commands", json={"cmd": "python3 /tmp/code.py", "background": True})
+    await run(
+        api,
+        sandbox_id,
+        "until (echo >/dev/tcp/127.0.0.1/49999) 2>/dev/null; do sleep 0.05; done",
+    )
+    code = f"display(png={PIXEL!r})\nprint('printed')\n6 * 7"
+    for each in (code, "1 / 0"):
+        assert (await api.post(f"{path}/code", json={"code": each})).status_code == 201
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown(".line.mark", ">>> display(png=")
+    await first_page.until_shown(".line.stderr .text", "ZeroDivisionError")
+    await page.get_by_text("42", exact=True).wait_for()
+    figure = page.locator(".line.result img")
+    assert await figure.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+
+
 async def test_web_log__follows_new_lines_until_the_user_scrolls_up(
     first_page, named_server, create, api
 ):

@@ -11,7 +11,13 @@ from sandbox_client.models import LogEvent, LogGap, LogRecord, OutputPiece
 
 _ID_END = 6
 _WIDEST_SOURCE = 14
-_COLOURS = {"events": "cyan", "command": "green", "service": "magenta", "agent": "blue"}
+_COLOURS = {
+    "events": "cyan",
+    "command": "green",
+    "service": "magenta",
+    "agent": "blue",
+    "code": "yellow",
+}
 
 
 class LogLines:
@@ -31,6 +37,10 @@ class LogLines:
                 yield self._line(item, f"{item.type}  {describe_event(item)}")
             case LogRecord(type="stdout" | "stderr"):
                 yield from self._of_output(item)
+            case LogRecord(type="result" | "error"):
+                yield from self._rest_of(item.command_id)
+                for line in _shown(item).rstrip().split("\n"):
+                    yield self._line(item, line)
             case LogRecord():
                 yield from self._rest_of(item.command_id)
                 yield self._line(item, f"[{_note(item)}]")
@@ -75,6 +85,14 @@ def _text(record: LogRecord) -> str:
         type=record.type, offset=0, text=record.text, base64=record.base64, at=record.at
     )
     return piece.decoded
+
+
+def _shown(record: LogRecord) -> str:
+    """Describe a result or an exception of code."""
+    if record.error is not None:
+        return record.error.traceback or f"{record.error.name}: {record.error.value}"
+    text = (record.data or {}).get("text")
+    return text if isinstance(text, str) else f"[{', '.join(record.sizes or {}) or 'a result'}]"
 
 
 def _note(record: LogRecord) -> str:

@@ -2,8 +2,8 @@ import { get } from "./api.js";
 import { fill, h, setText } from "./dom.js";
 import { clockTime, fullTime } from "./formatting.js";
 
-const SOURCES = { events: "events", command: "commands", service: "services", agent: "agents", terminal: "terminals" };
-const DEFAULT_SOURCES = ["events", "command", "service", "agent"];
+const SOURCES = { events: "events", command: "commands", service: "services", agent: "agents", code: "code", terminal: "terminals" };
+const DEFAULT_SOURCES = ["events", "command", "service", "agent", "code"];
 const MAX_LINES = 2000;
 const MAX_PENDING = 200_000; // characters: output can arrive faster than it can be rendered
 const LONGEST_LINE = 4000;
@@ -108,6 +108,8 @@ export class LogView {
     if (record.type === "stdout" || record.type === "stderr") this._writeText(record, written);
     else if (record.type === "started") this._writeStart(record, written);
     else if (record.type === "gap") this._append(written, missing(record));
+    else if (record.type === "result") this._writeResult(record, written);
+    else if (record.type === "error") this._writeLines({ ...written, kind: "stderr" }, record.error.traceback || `${record.error.name}: ${record.error.value}`);
     else this._append({ ...written, kind: "mark" }, record.type === "exit" ? outcome(record) : event(record));
   }
 
@@ -126,9 +128,22 @@ export class LogView {
     this._open.set(stream, open);
   }
 
+  _writeLines(written, text) {
+    text.trimEnd().split("\n").slice(-MAX_LINES).forEach(line => this._append(written, line));
+  }
+
+  _writeResult({ data, sizes }, written) {
+    const kind = ["png", "jpeg"].find(name => name in data);
+    if (kind === undefined) return this._writeLines(written, data.text ?? `[${Object.keys(sizes).join(", ")}]`);
+    this._append(written, "").show(h("img", { src: `data:image/${kind};base64,${data[kind].trim()}`, alt: data.text ?? "Figure" }));
+  }
+
   _writeStart(record, written) {
     const started = this._append({ ...written, kind: "mark" }, "started");
     const kinds = { command: "commands", terminal: "terminals" };
+    if (record.source === "code") {
+      get(`${this._path}/code/${record.command_id}`).then(({ code }) => started.setText(`>>> ${code}`), () => {});
+    }
     if (!(record.source in kinds)) return;
     get(`${this._path}/${kinds[record.source]}/${record.command_id}`).then(
       ({ cmd }) => started.setText(`$ ${cmd ?? "a shell"}`),
@@ -155,6 +170,10 @@ class Line {
     setText(this._text, shown.slice(shown.lastIndexOf("\r") + 1) + (text.length > LONGEST_LINE ? "…" : ""));
   }
 
+  show(element) {
+    fill(this._text, element);
+  }
+
   extend(text) {
     this.setText(this._raw + text);
   }
@@ -165,8 +184,8 @@ function label({ source, name, command_id }) {
   return name ?? `${source} ${command_id.slice(-4)}`;
 }
 
-function sizeOf({ text, base64 }) {
-  return (text ?? base64 ?? "").length;
+function sizeOf({ text, base64, sizes }) {
+  return (text ?? base64 ?? "").length + Object.values(sizes ?? {}).reduce((sum, size) => sum + size, 0);
 }
 
 function textOf({ text, base64 }) {
