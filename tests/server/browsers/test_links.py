@@ -193,6 +193,16 @@ async def test_cdp__a_sandbox_without_a_browser_says_so(outside):
         await api.delete(f"/v1/sandboxes/{made['id']}")
 
 
+async def test_cdp__a_connection_waits_for_a_browser_that_is_started_again(outside):
+    async with new_sandbox(outside) as sandbox_id:
+        url = (await links_of(outside, sandbox_id))["cdp_url"]
+        attaching = asyncio.create_task(attached(outside, url).__aenter__())
+        await start_recorder(await inside(outside, sandbox_id), CDP_PORT)
+        socket = await attaching
+        assert Recorded.of_head(str(await socket.recv())).target == "/devtools/browser/B1"
+        await socket.close()
+
+
 async def test_cdp__a_connection_wakes_a_paused_sandbox_and_its_end_is_explained(outside):
     async with new_sandbox(outside) as sandbox_id, outside.api() as api:
         await start_recorder(await inside(outside, sandbox_id), CDP_PORT)

@@ -39,6 +39,9 @@ _WEBSOCKET = re.compile(r"/devtools/(browser|page)/[A-Za-z0-9-]{1,100}")
 _BROWSER = frozenset({"", "/", "/devtools/browser", "/devtools/browser/"})
 _DESCRIPTIONS = re.compile(r"/json(?:/(?:version|list|new))?/?")
 _FORWARDED = re.compile(r"/json/(?:protocol|activate/[^/]+|close/[^/]+)/?|/devtools/.*", re.DOTALL)
+# A new connection waits this long besides a second for each attempt.
+_PAUSES_BETWEEN_ATTEMPTS = tuple(timedelta(seconds=s) for s in (0.25, 0.5, 1.0))
+
 # The engine keeps the connection while the sandbox is paused, and the next message resumes it.
 _KEEP_OPEN = (b"x-keep-while-paused", b"1")
 _LONGEST_REASON = 123  # bytes, by RFC 6455
@@ -110,9 +113,18 @@ class CdpProxy:
         await self._forward(request, request.client, path, relay=relay)
 
     async def _find_browser(self, request: CdpRequest) -> str:
-        version = await self._read(request.caller, request.sandbox_id, "/json/version")
+        version = await self._read_patiently(request)
         url = version.get("webSocketDebuggerUrl", "") if isinstance(version, dict) else ""
         return str(url).partition(_LOCAL)[2]
+
+    async def _read_patiently(self, request: CdpRequest) -> Any:
+        """Wait for a browser that has crashed and is started again."""
+        for pause in _PAUSES_BETWEEN_ATTEMPTS:
+            try:
+                return await self._read(request.caller, request.sandbox_id, "/json/version")
+            except PortNotOpen:
+                await asyncio.sleep(pause.total_seconds())
+        return await self._read(request.caller, request.sandbox_id, "/json/version")
 
     async def _relay(
         self,
