@@ -219,7 +219,15 @@ class SessionSandbox(RequestModel):
     volumes: Volumes = Field(default_factory=dict)
     mcp_servers: McpServers = Field(default_factory=dict)
     repository: SandboxRepository | None = None
-    desktop: DesktopOptions | None = None
+    desktop: (
+        Annotated[
+            DesktopOptions,
+            Field(
+                description="Settings of its desktop. Without `template`, one with the capability `desktop` is selected."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class SandboxCreate(SessionSandbox):

@@ -20,6 +20,7 @@ from sandbox_client.models import (
 )
 from sandbox_server.db.models import Repository
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.capabilities import DESKTOP
 from sandbox_server.domain.computers.desktops import DesktopSettings
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import CheckoutWish, SandboxPatch, SandboxRequest
@@ -139,6 +140,8 @@ def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
         fields["capabilities"] = frozenset(fields["capabilities"])
     if isinstance(body, SessionSandbox) and body.desktop is not None:
         fields["desktop"] = _desktop(body.desktop).document()
+        if body.template is None:
+            fields["capabilities"] = fields.get("capabilities", frozenset()) | {DESKTOP}
     if "on_timeout" in fields:
         fields["on_timeout"] = OnTimeout(fields["on_timeout"])
     return fields

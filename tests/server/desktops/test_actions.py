@@ -50,7 +50,8 @@ async def test_desktop__settings_of_the_create_request_are_applied_and_again_aft
     api, make_sandbox, desktop_log
 ):
     sandbox_id = await make_sandbox(
-        desktop={"resolution": {"width": 800, "height": 600}, "dpi": 120, "recording": {"fps": 7}}
+        template="base",
+        desktop={"resolution": {"width": 800, "height": 600}, "dpi": 120, "recording": {"fps": 7}},
     )
     state = (await api.get(path(sandbox_id))).json()
     assert state["resolution"] == {"width": 800, "height": 600}

@@ -98,6 +98,8 @@ async def test_capabilities__a_request_selects_the_template(team, add):
         ["browser", "desktop", "gui", "mcp"],
     )
     assert (await create(team, capabilities=["browser"])).json()["template"] == "browser"
+    sized = {"resolution": {"width": 800, "height": 600}}
+    assert (await create(team, desktop=sized)).json()["template"] == "desktop"
     both = await create(team, template="desktop", capabilities=["browser"])
     assert both.json()["template"] == "desktop"
     by_session = await team.put("/v1/sandboxes/by-session/s", json={"capabilities": ["desktop"]})
