@@ -4,18 +4,23 @@ import asyncio
 import os
 import resource
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from sandbox_engine.app import App
 from sandbox_engine.container import cgroup_controllers
 from sandbox_engine.control.app import build_api
 from sandbox_engine.control.services import Services
 from sandbox_engine.http import server
+from sandbox_engine.http.local_authority import LocalAuthority
+from sandbox_engine.http.local_tls import HttpOrTls
 from sandbox_engine.provisional_start import ProvisionalStart
 from sandbox_engine.sandboxes.infrastructure import Infrastructure, sole_owner
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.wiring import assemble, git_door, report
+from sandbox_http.protocol import HttpProtocol
 
 log = get_logger(__name__)
 
@@ -53,14 +58,28 @@ async def _serve(settings: Settings, start: ProvisionalStart) -> None:
             await stack.enter_async_context(
                 server.serving_sandboxes(door, infrastructure.network.git_listener)
             )
+            app = App(build_api(services), services)
             await server.serve(
-                App(build_api(services), services),
+                app,
                 listeners,
                 on_started=lambda: _print_instructions(settings, port),
                 on_stopping=lambda: _stop(services),
                 tls_cert=settings.tls_cert,
                 tls_key=settings.tls_key,
+                protocol=await _local_tls(settings, app, stack),
             )
+
+
+async def _local_tls(
+    settings: Settings, app: App, stack: AsyncExitStack
+) -> Callable[..., HttpProtocol] | None:
+    """Serve HTTPS as well, where the engine is reached by names below localhost."""
+    if not settings.serves_local_tls:
+        return None
+    authority = LocalAuthority(settings.local_authority)
+    authority.create_if_missing()
+    address = await stack.enter_async_context(server.serving_tls(app, authority.server_context()))
+    return partial(HttpOrTls, tls_address=address)
 
 
 async def _stop(services: Services) -> None:
@@ -105,3 +124,10 @@ def _print_instructions(settings: Settings, port: int) -> None:
         f"  E2B_API_KEY={key} E2B_API_URL={url} E2B_SANDBOX_URL={url} "
         f'{sys.executable} -c "{proof}"'
     )
+    if settings.serves_local_tls:
+        authority = LocalAuthority(settings.local_authority).certificate
+        report(
+            f"https://PORT-SANDBOX.localhost:{port} works too. To trust its certificates: sudo cp {authority} "
+            "/usr/local/share/ca-certificates/sandbox-engine.crt && sudo update-ca-certificates; "
+            "browsers import the file in their settings."
+        )

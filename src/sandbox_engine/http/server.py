@@ -4,6 +4,7 @@ import errno
 import json
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -38,12 +39,13 @@ async def serve(
     on_stopping: Callable[[], Awaitable[None]],
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    protocol: Callable[..., HttpProtocol] | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or cancellation.
 
     `on_stopping` ends streams that would not end by themselves.
     """
-    config = http_config(app, EngineHttp, tls_cert=tls_cert, tls_key=tls_key)
+    config = http_config(app, protocol or EngineHttp, tls_cert=tls_cert, tls_key=tls_key)
     config.load()
     server = _Server(config, on_started=on_started, on_stopping=on_stopping)
     serving = asyncio.create_task(server.serve(sockets=listeners))
@@ -58,7 +60,24 @@ async def serve(
 @contextlib.asynccontextmanager
 async def serving_sandboxes(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
     """Serve what sandboxes connect to until the block ends, beside the engine's own port."""
-    server = _SideServer(http_config(app, _SandboxFacingHttp))
+    async with _serving(http_config(app, _SandboxFacingHttp), listener):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving_tls(app: ASGIApp, context: ssl.SSLContext) -> AsyncIterator[tuple[str, int]]:
+    """Serve HTTPS at an address of this machine, to which connections of the engine's port are passed."""
+    config = http_config(app, EngineHttp)
+    config.load()
+    config.ssl = context
+    with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+        async with _serving(config, listener):
+            yield listener.getsockname()
+
+
+@contextlib.asynccontextmanager
+async def _serving(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
+    server = _SideServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
@@ -69,7 +88,7 @@ async def serving_sandboxes(app: ASGIApp, listener: socket.socket) -> AsyncItera
 
 def http_config(
     app: ASGIApp,
-    protocol: type[HttpProtocol],
+    protocol: Callable[..., HttpProtocol],
     *,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -78,7 +97,7 @@ def http_config(
     return uvicorn.Config(
         app,
         interface="asgi3",
-        http=protocol,
+        http=protocol,  # type: ignore[arg-type] # a class, or what makes one's object
         ws="none",  # an upgrade is an HTTP request whose connection becomes a tunnel
         log_config=None,
         access_log=False,

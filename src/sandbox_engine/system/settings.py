@@ -74,6 +74,13 @@ class Settings(BaseSettings):
         None, description="TLS certificate (PEM); if set, the engine serves HTTPS."
     )
     tls_key: Path | None = Field(None, description="Private key (PEM) of the certificate.")
+    local_tls: bool = Field(
+        True,
+        description=(
+            "Also serve HTTPS on the port, with certificates of an authority of this machine, for names below "
+            "`localhost`; only on a loopback address without `--domain` and `--tls-cert`."
+        ),
+    )
     api_key: str | None = Field(
         None,
         description="API key of the engine. Default: generated once in `api.key` in the state directory.",
@@ -196,6 +203,15 @@ class Settings(BaseSettings):
     @property
     def upload_lifetime(self) -> timedelta:
         return timedelta(days=self.upload_days)
+
+    @property
+    def serves_local_tls(self) -> bool:
+        is_local = self.host == "localhost" or self.host.startswith("127.") or self.host == "::1"
+        return self.local_tls and is_local and self.domain is None and self.tls_cert is None
+
+    @property
+    def local_authority(self) -> Path:
+        return self.state_dir / "tls"
 
     @property
     def instance(self) -> str:
