@@ -13,7 +13,7 @@ def sandbox(sandbox_id, *, state=SandboxState.RUNNING, name=None, session=None) 
     told |= {"id": sandbox_id, "state": state, "target": "running", "template": "base"}
     told |= {"metadata": {"name": name} if name else {}, "session_id": session}
     told |= {"resources": {}, "created_at": datetime.now(UTC), "timeout_s": 60, "priority": 0}
-    told |= {"on_timeout": "pause", "auto_resume": True}
+    told |= {"on_timeout": "pause", "auto_resume": True, "capabilities": []}
     return SandboxRead.model_validate(told)
 
 
