@@ -30,7 +30,8 @@ class BrowserCreate(RequestModel):
     """A session of a browser in a sandbox of its own."""
 
     template: Name | None = Field(
-        default=None, description="A template with a browser. Default: `browser`."
+        default=None,
+        description="A template with a browser. Default: that of `browser` in the tenant's configuration, else `browser`.",
     )
     timeout_s: BrowserTimeout = 3600
     keep_alive: bool = Field(

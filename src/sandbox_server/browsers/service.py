@@ -11,6 +11,7 @@ from sandbox_server.browsers.repository import BrowserSessionRepository
 from sandbox_server.db.models import BrowserSession, Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.capabilities import BROWSER
 from sandbox_server.domain.computers.browsers import (
     BROWSER_SESSION_PREFIX,
     CONNECT_WITHIN,
@@ -157,7 +158,9 @@ def _row(
 
 def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
     return SandboxRequest(
-        template=wanted.template or BROWSER_TEMPLATE,
+        template=wanted.template,
+        section=BROWSER,
+        section_template=BROWSER_TEMPLATE,
         session_id=f"{BROWSER_SESSION_PREFIX}{session_id}",
         user_id=wanted.user_id,
         timeout=wanted.timeout + _MARGIN,

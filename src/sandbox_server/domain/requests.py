@@ -40,6 +40,9 @@ class SandboxRequest:
     template: str | None = None
     capabilities: frozenset[str] = frozenset()
     """Capabilities that the template must have; without a template, they select it."""
+    section: str | None = None
+    """The section of the tenant's configuration that may name the template instead of `section_template`."""
+    section_template: str | None = None
     backend: str | None = None
     agent_type: str | None = None
     user_id: str | None = None
@@ -65,6 +68,13 @@ class SandboxRequest:
         """List the values that are stored encrypted."""
         secrets = {"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}
         return {name: values for name, values in secrets.items() if values}
+
+    def with_section(self, defaults: "Defaults") -> Self:
+        """Name the template of a kind of sandbox that has its own section in the tenant's configuration."""
+        if self.template is not None or self.section is None:
+            return self
+        configured = defaults.sections.get(self.section, {})
+        return replace(self, template=configured.get("template", self.section_template))
 
 
 class SandboxPatch(TypedDict, total=False):

@@ -65,6 +65,7 @@ class Placement:
         *,
         offer: Offer | None = None,
     ) -> PlacementDecision:
+        request = request.with_section(self._defaults.overridden(tenant.defaults))
         if request.template is not None:
             request = replace(request, template=str(_parse(request.template)))
         decision = self._choose(tenant, request)

@@ -22,6 +22,7 @@ URL = "/v1/configuration"
 TEMPLATES = {
     "code-interpreter-v1": ["code", "mcp"],
     "browser": ["browser", "mcp"],
+    "agent-browser": ["browser", "gui", "mcp"],
     "desktop": ["desktop", "gui", "mcp"],
     "desktop-office": ["desktop", "gui", "mcp"],
 }
@@ -107,6 +108,17 @@ async def test_configuration__a_requests_own_fields_take_precedence(team):
     assert (asked["template"], asked["timeout_s"]) == ("browser", 99)
     asked = await create(team, agent_type="ci-fix", capabilities=["browser"])
     assert asked["template"] == "browser"
+
+
+async def test_configuration__browser_sessions_get_the_configured_template(team, other):
+    await team.put(URL, json={**SEED, "browser": {"template": "agent-browser"}})
+    made = {}
+    for caller in (team, other):
+        session = await caller.post("/v1/browsers", params={"wait": 0}, json={})
+        assert session.status_code == 202, session.text
+        path = f"/v1/sandboxes/{session.json()['sandbox_id']}"
+        made[caller] = (await caller.get(path)).json()["template"]
+    assert (made[team], made[other]) == ("agent-browser", "browser")
 
 
 async def test_configuration__tenants_are_separate(team, other):
