@@ -69,6 +69,18 @@ def with_office(with_desktop, options):
 
 
 @pytest.fixture(scope="session")
+def with_code(options):
+    """Build the template `code-interpreter-v1`."""
+    return build("code-interpreter-v1", options)
+
+
+@pytest.fixture(scope="session")
+def with_all_code(with_code, options):
+    """Build the template `code-interpreter-full`."""
+    return build("code-interpreter-full", options)
+
+
+@pytest.fixture(scope="session")
 def computer_of(options):
     """Start sandboxes of templates."""
 
