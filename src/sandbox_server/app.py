@@ -21,6 +21,7 @@ from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
 from sandbox_server.browserbase import api as browserbase
+from sandbox_server.browserbase import api_contents as browserbase_contents
 from sandbox_server.browserbase import api_session_files as browserbase_session_files
 from sandbox_server.browserbase import api_sessions as browserbase_sessions
 from sandbox_server.browserbase.connect import CONNECT_ROUTE, ConnectRoute
@@ -99,7 +100,7 @@ _ROUTES = (
         repositories,
         webhooks,
     ),
-    *(browserbase_session_files, browserbase_sessions, browserbase),
+    *(browserbase_contents, browserbase_session_files, browserbase_sessions, browserbase),
     *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
 )
 

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from sandbox_server.browserbase.projects import Projects
-from sandbox_server.browsers.downloads import KeptFiles, SessionDownloads
+from sandbox_server.browsers.contents import BrowserContexts, BrowserExtensions
+from sandbox_server.browsers.downloads import SessionDownloads
 from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.file_parts import BrowserFiles
+from sandbox_server.browsers.keeping import SessionContents
 from sandbox_server.browsers.policies import SessionPolicies, WebDriverClients
+from sandbox_server.browsers.preparation import SessionPreparation
 from sandbox_server.browsers.reconciler import SessionReconciler
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.session import Sessions
@@ -24,6 +27,8 @@ class BrowserServices:
     policies: SessionPolicies
     webdriver_clients: WebDriverClients
     downloads: SessionDownloads
+    contexts: BrowserContexts
+    extensions: BrowserExtensions
     projects: Projects
     reconciler: SessionReconciler
 
@@ -31,9 +36,10 @@ class BrowserServices:
 def build_browser_services(
     sessions: Sessions, vault: Vault, controller: SandboxController
 ) -> BrowserServices:
-    browsers, drivers = BrowserSessions(sessions, controller), SessionDrivers(sessions)
-    files = BrowserFiles(sessions, vault)
-    downloads = SessionDownloads(FileAccess(controller), files)
+    files, file_access = BrowserFiles(sessions, vault), FileAccess(controller)
+    browsers, drivers = BrowserSessions(sessions, controller, files), SessionDrivers(sessions)
+    downloads = SessionDownloads(file_access, files)
+    contents = SessionContents(sessions, SessionPreparation(file_access, files), downloads)
     policies = SessionPolicies(browsers, drivers)
     return BrowserServices(
         sessions=browsers,
@@ -41,6 +47,8 @@ def build_browser_services(
         policies=policies,
         webdriver_clients=WebDriverClients(policies, drivers),
         downloads=downloads,
+        contexts=BrowserContexts(sessions),
+        extensions=BrowserExtensions(sessions, files),
         projects=Projects(sessions),
-        reconciler=SessionReconciler(sessions, KeptFiles(downloads)),
+        reconciler=SessionReconciler(sessions, contents),
     )

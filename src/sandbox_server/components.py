@@ -16,6 +16,7 @@ from sandbox_server.browserbase.live import LiveUrls
 from sandbox_server.browserbase.projects import Projects
 from sandbox_server.browsers.api_links import BrowserHosts
 from sandbox_server.browsers.cdp.proxy import CdpProxy
+from sandbox_server.browsers.contents import BrowserContexts, BrowserExtensions
 from sandbox_server.browsers.downloads import SessionDownloads
 from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.service import BrowserSessions
@@ -145,6 +146,8 @@ class Components:
     browser_sessions: BrowserSessions
     session_drivers: SessionDrivers
     session_downloads: SessionDownloads
+    browser_contexts: BrowserContexts
+    browser_extensions: BrowserExtensions
     browser_projects: Projects
     live_urls: LiveUrls
     service_health: ServiceHealth
@@ -245,6 +248,8 @@ def build_components(core: Core) -> Components:
         browser_sessions=browsers.sessions,
         session_drivers=browsers.drivers,
         session_downloads=browsers.downloads,
+        browser_contexts=browsers.contexts,
+        browser_extensions=browsers.extensions,
         browser_projects=browsers.projects,
         live_urls=LiveUrls(browser_links, cdp_proxy),
         service_health=service_health,

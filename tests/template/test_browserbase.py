@@ -6,7 +6,7 @@ import time
 import zipfile
 
 import pytest
-from browserbase import Browserbase
+from browserbase import Browserbase, ConflictError
 from playwright.sync_api import sync_playwright
 
 from tests.server.support.server_process import server_process
@@ -78,3 +78,63 @@ def test_session__downloads_are_in_the_archive(bb, playwright):
     [name] = archive.namelist()
     assert re.fullmatch(r"a-[0-9]{13}\.txt", name)
     assert archive.read(name) == b"done"
+
+
+def zipped(files):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_context__keeps_cookies_from_one_session_to_the_next(bb, playwright):
+    context = bb.contexts.create()
+    settings = {"context": {"id": context.id, "persist": True}}
+    session = bb.sessions.create(browser_settings=settings)
+    browser = playwright.chromium.connect_over_cdp(session.connect_url)
+    cookie = {"name": "seen", "value": "yes", "domain": "example.com", "path": "/"}
+    browser.contexts[0].add_cookies([{**cookie, "expires": time.time() + 3600}])
+    with pytest.raises(ConflictError, match="Another session writes"):
+        bb.sessions.create(browser_settings=settings)
+    time.sleep(1)
+    browser.close()
+    bb.sessions.update(session.id, status="REQUEST_RELEASE")
+
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            again = bb.sessions.create(browser_settings=settings)
+            break
+        except ConflictError:
+            assert time.monotonic() < deadline
+            time.sleep(1)
+    browser = playwright.chromium.connect_over_cdp(again.connect_url)
+    assert [each["value"] for each in browser.contexts[0].cookies("http://example.com")] == ["yes"]
+    browser.close()
+    bb.sessions.update(again.id, status="REQUEST_RELEASE")
+
+
+def test_extension__is_loaded_and_the_viewport_is_set(bb, playwright):
+    extension = bb.extensions.create(file=("marker.zip", zipped(EXTENSION)))
+    session = bb.sessions.create(
+        extension_id=extension.id, browser_settings={"viewport": {"width": 900, "height": 700}}
+    )
+    browser = playwright.chromium.connect_over_cdp(session.connect_url)
+    page = browser.contexts[0].pages[0]
+    page.goto("http://localhost:9222/json/version")
+    assert page.evaluate("document.documentElement.dataset.marked") == "yes"
+    assert page.evaluate("window.outerWidth") == 900
+    browser.close()
+    bb.sessions.update(session.id, status="REQUEST_RELEASE")
+    bb.extensions.delete(extension.id)
+
+
+def test_proxy__that_does_not_answer_is_never_bypassed(bb, playwright):
+    proxy = {"type": "external", "server": "http://127.0.0.1:1", "username": "u", "password": "p"}
+    session = bb.sessions.create(proxies=[proxy])
+    browser = playwright.chromium.connect_over_cdp(session.connect_url)
+    answer = browser.contexts[0].pages[0].goto("http://example.com/")
+    assert answer.status == 502
+    browser.close()
+    bb.sessions.update(session.id, status="REQUEST_RELEASE")

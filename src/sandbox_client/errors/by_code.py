@@ -409,6 +409,10 @@ class PortSilent(ApiError):
     code = "port-silent"
 
 
+class BrowserNotPrepared(ApiError):
+    code = "browser-not-prepared"
+
+
 class FeatureUnavailable(ApiError):
     code = "feature-unavailable"
 

@@ -50,6 +50,7 @@ _TABLE = (
     ErrorCode("job-not-found", 404, "Job not found"),
     ErrorCode("snapshot-not-found", 404, "Snapshot not found"),
     ErrorCode("browser-session-not-found", 404, "Browser session not found"),
+    ErrorCode("browser-not-prepared", 502, "Browser did not accept the session's settings"),
     ErrorCode("browser-session-ended", 410, "Browser session has ended"),
     ErrorCode("browser-context-in-use", 409, "Browser context is in use"),
     ErrorCode("browser-context-not-found", 404, "Browser context not found"),

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from sandbox_client.models import Storable
+from sandbox_client.models import Name, Storable
 
 Region = Literal["us-west-2", "us-east-1", "eu-central-1", "ap-southeast-1"]
 SessionStatus = Literal["PENDING", "RUNNING", "ERROR", "TIMED_OUT", "COMPLETED"]
@@ -54,6 +54,10 @@ class SessionBody(BrowserbaseBody):
     user_metadata: Annotated[dict[Storable, Any], Field(max_length=_LARGEST_METADATA)] = Field(
         default_factory=dict
     )
+
+
+class ContextBody(BrowserbaseBody):
+    name: Name | None = None
 
 
 class SessionUpdateBody(BrowserbaseBody):

@@ -1,7 +1,7 @@
 import json
 import re
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 from sandbox_server.browserbase.models import BrowserSettings, ProxyConfig, SessionBody
 from sandbox_server.browsers.service import DEFAULT_TIMEOUT, SessionRequest
@@ -17,36 +17,44 @@ _KEY = re.compile(r"""\[\s*(?:'([^']*)'|"([^"]*)")\s*\]""")
 def read_session_request(body: SessionBody) -> SessionRequest:
     """Read a request for a session; what would silently not be done is refused."""
     _require_supported(body.browser_settings)
+    settings, context = body.browser_settings, body.browser_settings.context
     return SessionRequest(
         timeout=DEFAULT_TIMEOUT if body.timeout is None else timedelta(seconds=body.timeout),
         keep_alive=body.keep_alive,
         metadata=body.user_metadata,
-        settings=_settings(body),
+        settings={"region": body.region, "flags": _flags(settings)},
+        proxies=_proxies(body.proxies),
+        extension_id=body.extension_id or settings.extension_id,
+        context_id=None if context is None else context.id,
+        context_persist=context is not None and context.persist,
     )
 
 
 def _require_supported(settings: BrowserSettings) -> None:
     if settings.allowed_domains:
         raise FeatureUnavailable("This server does not enforce browserSettings.allowedDomains.")
+
+
+def _flags(settings: BrowserSettings) -> list[str]:
+    """List the launch flags of settings; with any, the browser is started anew for the session."""
+    flags = []
+    if settings.viewport is not None:
+        flags.append(f"--window-size={settings.viewport.width},{settings.viewport.height}")
     if settings.ignore_certificate_errors:
-        raise FeatureUnavailable(
-            "This server does not support browserSettings.ignoreCertificateErrors. "
-            "Let the driver ignore them: Playwright's ignore_https_errors, Puppeteer's acceptInsecureCerts."
-        )
+        flags.append("--ignore-certificate-errors")
+    return flags
 
 
-def _settings(body: SessionBody) -> dict[str, Any]:
-    settings: dict[str, Any] = {"region": body.region}
-    if body.proxies:
-        _require_proxies(body.proxies)
-    return settings
-
-
-def _require_proxies(proxies: Literal[True] | list[ProxyConfig]) -> None:
+def _proxies(proxies: bool | list[ProxyConfig]) -> list[dict[str, Any]]:  # noqa: FBT001 - a field
+    if not proxies:
+        return []
     if proxies is True or any(each.type == "browserbase" for each in proxies):
         raise InvalidRequest(
             "This server has no proxy of its own. Name yours: proxies=[{type: 'external', server, username, password}]."
         )
+    if any(each.type == "external" and not each.server for each in proxies):
+        raise InvalidRequest("A proxy of the type `external` needs a `server`.")
+    return [each.model_dump(exclude_none=True) for each in proxies]
 
 
 def read_metadata_query(text: str | None) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sandbox_server.browserbase.projects import Project, project_id_of
 from sandbox_server.browsers.urls import BrowserUrls
-from sandbox_server.db.models import BrowserSession
+from sandbox_server.db.models import BrowserContext, BrowserExtension, BrowserSession
 
 
 def view_session(row: BrowserSession) -> dict[str, Any]:
@@ -25,6 +25,8 @@ def view_session(row: BrowserSession) -> dict[str, Any]:
         "status": row.state.value.upper(),
         "userMetadata": row.labels,
     }
+    if row.context_id is not None:
+        view["contextId"] = row.context_id
     if row.ended_at is not None:
         view["endedAt"] = _instant(row.ended_at)
     return view
@@ -47,6 +49,37 @@ def view_page(target: Mapping[str, Any], live_url: str) -> dict[str, str]:
         "faviconUrl": target.get("faviconUrl", ""),
         "debuggerUrl": live_url,
         "debuggerFullscreenUrl": live_url,
+    }
+
+
+def view_context(row: BrowserContext) -> dict[str, Any]:
+    view = {
+        "id": row.id,
+        "projectId": project_id_of(row.tenant_id),
+        "createdAt": _instant(row.created_at),
+        "updatedAt": _instant(row.updated_at),
+    }
+    return view if row.name is None else {**view, "name": row.name}
+
+
+def view_new_context(row: BrowserContext) -> dict[str, Any]:
+    """Describe a created context; its upload fields are without use, as at Browserbase."""
+    return {
+        **view_context(row),
+        "cipherAlgorithm": "AES-256-CBC",
+        "initializationVectorSize": 16,
+        "publicKey": "",
+        "uploadUrl": "https://uploads-of-contexts.invalid/",
+    }
+
+
+def view_extension(row: BrowserExtension) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "fileName": row.file_name,
+        "projectId": project_id_of(row.tenant_id),
+        "createdAt": _instant(row.created_at),
+        "updatedAt": _instant(row.created_at),
     }
 
 

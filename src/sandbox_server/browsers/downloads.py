@@ -1,6 +1,5 @@
 import asyncio
 import io
-import logging
 import posixpath
 import zipfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,12 +14,9 @@ from sandbox_server.domain.errors import (
     FileTooLarge,
     InvalidRequest,
     PathNotFound,
-    SandboxError,
 )
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.files.file_access import FileAccess, FileLocation, FileSession
-
-log = logging.getLogger(__name__)
 
 LARGEST_DOWNLOADS = 100 * 2**20
 """Files of a session beyond this, together, cannot be fetched as one archive."""
@@ -29,7 +25,6 @@ _UPLOADS = "/tmp/.uploads"  # noqa: S108 - in the sandbox, where Browserbase has
 _MOST_FILES = 1000
 _UNFINISHED = ".crdownload"
 _WAIT = timedelta(seconds=15)
-_LIMIT = timedelta(minutes=2)
 _MILLISECOND_NS = 1_000_000
 
 
@@ -115,19 +110,3 @@ def archive_name(entry: Entry, name: str) -> str:
     """Name a download as Browserbase does: with the instant, in milliseconds, before its extension."""
     stem, extension = posixpath.splitext(posixpath.basename(name) or entry.name)
     return f"{stem}-{entry.modified_ns // _MILLISECOND_NS:013d}{extension}"
-
-
-class KeptFiles:
-    """Keeps what outlives the sandbox of a session. Its failure loses files, never the end of the session."""
-
-    def __init__(self, downloads: SessionDownloads) -> None:
-        self._downloads = downloads
-
-    async def keep(self, row: BrowserSession) -> None:
-        if row.driven_at is None:
-            return
-        try:
-            async with asyncio.timeout(_LIMIT.total_seconds()):
-                await self._downloads.keep(row)
-        except (SandboxError, TimeoutError) as error:
-            log.warning("files of a browser session not kept session_id=%s error=%s", row.id, error)

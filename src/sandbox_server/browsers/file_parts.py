@@ -28,6 +28,11 @@ class BrowserFiles:
                 session.add(part)
                 await session.flush()
 
+    async def add(self, session: AsyncSession, owner_id: str, content: bytes) -> None:
+        """Store a small file in the caller's transaction."""
+        session.add_all(self._seal(owner_id, content))
+        await session.flush()
+
     async def find(self, owner_id: str) -> bytes | None:
         """Find the file of an owner."""
         mine = select(BrowserFilePart).where(BrowserFilePart.owner_id == owner_id)

@@ -1,3 +1,5 @@
+import asyncio
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -6,6 +8,9 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.browsers import transitions
+from sandbox_server.browsers.contents import require_context, require_extension_of
+from sandbox_server.browsers.file_parts import BrowserFiles
+from sandbox_server.browsers.preparation import needs_preparation, proxies_id
 from sandbox_server.browsers.reconciler import advance
 from sandbox_server.browsers.repository import BrowserSessionRepository
 from sandbox_server.db.models import BrowserSession, Sandbox
@@ -30,6 +35,7 @@ DEFAULT_TIMEOUT = timedelta(hours=1)
 
 # The sandbox's own timeout is for the case that no server ends its session.
 _MARGIN = CONNECT_WITHIN
+_POLL_EVERY = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,10 @@ class SessionRequest:
     keep_alive: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    proxies: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    extension_id: str | None = None
+    context_id: str | None = None
+    context_persist: bool = False
     user_id: str | None = None
     priority: int = 0
     queue_timeout: timedelta | None = None
@@ -49,9 +59,12 @@ class SessionRequest:
 class BrowserSessions:
     """Use cases of browser sessions. Each has a sandbox of its own, which is deleted at its end."""
 
-    def __init__(self, sessions: Sessions, controller: SandboxController) -> None:
+    def __init__(
+        self, sessions: Sessions, controller: SandboxController, files: BrowserFiles
+    ) -> None:
         self._sessions = sessions
         self._controller = controller
+        self._files = files
 
     async def create(
         self,
@@ -65,7 +78,11 @@ class BrowserSessions:
         session_id = new_session_id()
 
         async def add(session: AsyncSession, sandbox_id: str) -> None:
+            await _require_contents(session, caller, wanted)
             row = _row(caller, wanted, session_id=session_id, sandbox_id=sandbox_id)
+            if wanted.proxies:
+                config = json.dumps({"upstreams": list(wanted.proxies)}).encode()
+                await self._files.add(session, proxies_id(session_id), config)
             await BrowserSessionRepository(session).add(row)
             now = await SandboxRepository(session).clock()
             await JobRepository(session).due(BROWSER_SESSION, session_id, now + CONNECT_WITHIN)
@@ -80,7 +97,7 @@ class BrowserSessions:
         async with without_transaction(self._sessions) as session:
             row = await BrowserSessionRepository(session).get_of_sandbox(sandbox.id)
         if row.state is SessionState.PENDING and sandbox.state is State.RUNNING:
-            return await self._advance(row.id)
+            return await self._until_begun(row, wait=wait)
         return row
 
     async def get(self, caller: Caller, session_id: str) -> BrowserSession:
@@ -114,7 +131,7 @@ class BrowserSessions:
             row = await BrowserSessionRepository(session).find(session_id)
         if row is None or row.sandbox_id != sandbox.id:
             return None
-        return await self._advance(row.id) if row.state is SessionState.PENDING else row
+        return await self._until_begun(row) if row.state is SessionState.PENDING else row
 
     async def release(
         self, caller: Caller, session_id: str, *, reason: str = "Released by API request."
@@ -126,6 +143,23 @@ class BrowserSessions:
             await _end(session, row, reason, now)
         return row
 
+    async def _until_begun(self, row: BrowserSession, *, wait: timedelta = WAIT) -> BrowserSession:
+        """Begin a session whose sandbox runs, or wait until its job has prepared the browser."""
+        if not needs_preparation(row):
+            return await self._advance(row.id)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait.total_seconds()
+        with self._controller.watch(row.id) as follower:
+            async with self._sessions.begin() as session:
+                await JobRepository(session).due(BROWSER_SESSION, row.id)
+            while row.state is SessionState.PENDING and loop.time() < until:
+                await follower.wait(longest=_POLL_EVERY)
+                async with without_transaction(self._sessions) as session:
+                    row = await BrowserSessionRepository(session).get(
+                        row.id, tenant_id=row.tenant_id
+                    )
+        return row
+
     async def _advance(self, session_id: str) -> BrowserSession:
         async with self._sessions.begin() as session:
             row, now = await BrowserSessionRepository(session).lock(session_id)
@@ -133,6 +167,15 @@ class BrowserSessions:
             advance(row, None if found is None else found[0], now)
             await JobRepository(session).due(BROWSER_SESSION, row.id, row.connect_by)
         return row
+
+
+async def _require_contents(session: AsyncSession, caller: Caller, wanted: SessionRequest) -> None:
+    if wanted.extension_id is not None:
+        await require_extension_of(session, caller, wanted.extension_id)
+    if wanted.context_id is not None:
+        await require_context(
+            session, caller, wanted.context_id, is_persisted=wanted.context_persist
+        )
 
 
 async def _end(session: AsyncSession, row: BrowserSession, reason: str, now: datetime) -> None:
@@ -152,7 +195,13 @@ def _row(
         keep_alive=wanted.keep_alive,
         timeout=wanted.timeout,
         labels=dict(wanted.metadata),
-        settings=dict(wanted.settings),
+        settings={
+            **wanted.settings,
+            "extension_id": wanted.extension_id,
+            "has_proxies": bool(wanted.proxies),
+        },
+        context_id=wanted.context_id,
+        context_persist=wanted.context_persist,
     )
 
 

@@ -13,6 +13,7 @@ from sandbox_server.domain.computers.browsers import (
     SessionState,
     new_session_id,
 )
+from sandbox_server.domain.errors import BrowserNotPrepared
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -55,19 +56,34 @@ def add(sessions, tenant_id):
 
 
 class Keeper:
-    """Keeps nothing: the sandboxes of these tests are rows."""
+    """Notes what it is to do: the sandboxes of these tests are rows."""
+
+    def __init__(self):
+        self.prepared = []
+        self.kept = []
+        self.failure = None
+
+    async def prepare(self, row):
+        self.prepared.append(row.id)
+        if self.failure is not None:
+            raise self.failure
 
     async def keep(self, row):
-        pass
+        self.kept.append(row.id)
 
 
 @pytest.fixture
-def look(sessions):
+def keeper():
+    return Keeper()
+
+
+@pytest.fixture
+def look(sessions, keeper):
     """Do what is due of a session; returns when it is due again."""
 
     async def look(row):
         job = LeasedJob(id=1, kind=BROWSER_SESSION, subject=row.id, attempts=1, leased_by="a")
-        return await SessionReconciler(sessions, Keeper()).reconcile(job)
+        return await SessionReconciler(sessions, keeper).reconcile(job)
 
     return look
 
@@ -170,3 +186,27 @@ async def test_session__the_job_of_a_removed_session_is_removed(sessions, look, 
     assert await look(row) is None
     async with sessions() as session:
         assert await JobRepository(session).find_next_due(kinds=[BROWSER_SESSION]) is None
+
+
+async def test_session__with_settings_starts_once_its_browser_is_prepared(add, look, seen, keeper):
+    queued = {"state": State.QUEUED, "expires_at": None}
+    waiting = await add(queued, settings={"flags": ["--window-size=900,700"]})
+    await look(waiting)
+    assert keeper.prepared == []
+    row = await add(settings={"flags": ["--window-size=900,700"]})
+    due = await look(row)
+    session, _, _ = await seen(row)
+    assert (session.state, due) == (SessionState.RUNNING, session.connect_by)
+    await look(row)
+    assert keeper.prepared == [row.id]
+
+
+async def test_session__ends_if_its_browser_cannot_be_prepared(add, look, seen, keeper):
+    keeper.failure = BrowserNotPrepared("The proxies were refused.")
+    row = await add(settings={"has_proxies": True})
+    assert await look(row) is None
+    session, sandbox, _ = await seen(row)
+    assert session.state is SessionState.ERROR
+    assert session.state_reason == "The browser session could not start: The proxies were refused."
+    assert sandbox.target is Target.GONE
+    assert keeper.kept == [row.id]

@@ -60,6 +60,7 @@ SandboxError
   TooManyEntries              a directory too large for one answer
   TransferStalled             the caller sent nothing for too long
   ArchiveFailed               the sandbox could not pack or unpack it
+  BrowserNotPrepared          its proxies, extension or context
   FeatureUnavailable          a part of an emulated API that this server does not have
   DiskFull                    the sandbox's disk
   CommandNotStarted           the sandbox refused to start it
@@ -197,6 +198,7 @@ from sandbox_server.domain.errors.git import (
     SaveTooLarge,
 )
 from sandbox_server.domain.errors.inside import (
+    BrowserNotPrepared,
     CommandTimedOut,
     DiskFull,
     FileTooLarge,
@@ -273,6 +275,7 @@ __all__ = [
     "BrowserContextInUse",
     "BrowserContextNotFound",
     "BrowserExtensionNotFound",
+    "BrowserNotPrepared",
     "BrowserNotRunning",
     "BrowserPathNotFound",
     "BrowserProjectNotFound",

@@ -48,3 +48,7 @@ class CommandTimedOut(SandboxError):
         super().__init__(
             f"The command was killed after {timeout.total_seconds():g} s. Its output ended with: {output}"
         )
+
+
+class BrowserNotPrepared(SandboxError):
+    code = "browser-not-prepared"
