@@ -8,6 +8,7 @@ from sandbox_server.browserbase.models import SessionBody, SessionStatus, Sessio
 from sandbox_server.browserbase.requests import read_metadata_query, read_session_request
 from sandbox_server.browserbase.views import view_session
 from sandbox_server.domain.computers.browsers import SessionState
+from sandbox_server.domain.errors import FeatureUnavailable
 from sandbox_server.http.deps import BrowserIdPath, Operator, Reader
 from sandbox_server.http.json_body import JsonRoute
 
@@ -85,3 +86,17 @@ async def get_replays(
     """Return no pages: sessions are not recorded."""
     await browsers.get(caller, browser_id)
     return {"pageCount": 0, "pages": []}
+
+
+@router.get("/{browser_id}/logs")
+@router.get("/{browser_id}/recording/downloads")
+@router.post("/{browser_id}/recording/downloads")
+@router.get("/{browser_id}/replays/{page_id}")
+async def refuse_recordings(
+    browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
+) -> None:
+    """Refuse what only a recorded session has."""
+    await browsers.get(caller, browser_id)
+    raise FeatureUnavailable(
+        "This server does not record sessions: there are no logs and no videos."
+    )
