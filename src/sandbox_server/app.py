@@ -33,6 +33,8 @@ from sandbox_server.browsers.api_links import BrowserRoute
 from sandbox_server.commands import api as commands
 from sandbox_server.components import Components
 from sandbox_server.desktops import api as desktops
+from sandbox_server.desktops import api_recordings as desktop_recordings
+from sandbox_server.desktops import api_viewer as desktop_viewer
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
 from sandbox_server.events import api as events
 from sandbox_server.events import api_logs as logs
@@ -85,6 +87,8 @@ _ROUTES = (
         agent_runs,
         terminals,
         desktops,
+        desktop_recordings,
+        desktop_viewer,
         snapshots,
         browsers,
         templates,

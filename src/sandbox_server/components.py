@@ -27,8 +27,11 @@ from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
+from sandbox_server.desktops.links import DesktopLinks
+from sandbox_server.desktops.recordings import DesktopRecordings
 from sandbox_server.desktops.service import Desktops
 from sandbox_server.desktops.services import DesktopServices
+from sandbox_server.desktops.viewers import DesktopViewers
 from sandbox_server.domain.capabilities import NOTHING_DECLARED, DeclaredCapabilities
 from sandbox_server.events.service import Timelines
 from sandbox_server.files.archives import Archives
@@ -129,6 +132,9 @@ class Components:
     agent_servers: AgentServerProxy
     terminals: Terminals
     desktops: Desktops
+    desktop_links: DesktopLinks
+    desktop_viewers: DesktopViewers
+    desktop_recordings: DesktopRecordings
     file_access: FileAccess
     contents: FileContents
     tree: FileTree
@@ -200,6 +206,7 @@ def build_components(core: Core) -> Components:
     cdp_proxy = CdpProxy(controller, port_proxy, browsers.policies)
     service_proxy = ServiceProxy(port_proxy, core.service_config)
     interpreter_connections = InterpreterConnections()
+    desktops = core.desktop_services
     locks, file_access = Locks(sessions), FileAccess(controller)
     path_locks = PathLocks(locks)
     contents = FileContents(file_access, path_locks)
@@ -230,7 +237,21 @@ def build_components(core: Core) -> Components:
         agent_runs=AgentRuns(sessions, commands),
         agent_servers=AgentServerProxy(controller, service_proxy),
         terminals=Terminals(sessions, controller, commands, streams),
-        desktops=core.desktop_services.desktops,
+        desktops=desktops.desktops,
+        desktop_links=DesktopLinks(
+            sessions, tickets, controller, desktops.control, core.public_address
+        ),
+        desktop_viewers=DesktopViewers(
+            sessions,
+            controller,
+            desktops.configuration,
+            desktops.desktops,
+            service_proxy,
+            grace=desktops.grace,
+        ),
+        desktop_recordings=DesktopRecordings(
+            controller, desktops.configuration, desktops.desktops, desktops.guest, service_proxy
+        ),
         file_access=file_access,
         contents=contents,
         tree=FileTree(file_access, path_locks),

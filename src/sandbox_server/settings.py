@@ -258,6 +258,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Seconds between two saves of a task's work while a run writes.",
     )
+    desktop_grace_s: float = Field(
+        15,
+        ge=1,
+        le=3600,
+        description="Seconds after which a person loses the control of a desktop whose page was closed.",
+    )
     event_days: int = Field(30, ge=1, description="Days to keep events.")
     stop_timeout_s: int = Field(
         25,

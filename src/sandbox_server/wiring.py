@@ -250,7 +250,12 @@ def _assemble(
     browsers = build_browser_services(sessions, vault, controller)
     scheduler.add_handlers({BROWSER_SESSION: browsers.reconciler.reconcile})
     desktops = build_desktop_services(
-        sessions, backends, use_cases.access, lifecycle.service_config, controller
+        sessions,
+        backends,
+        use_cases.access,
+        lifecycle.service_config,
+        controller,
+        grace=timedelta(seconds=settings.desktop_grace_s),
     )
     scheduler.add_handlers(desktops.handlers)
     core = Core(

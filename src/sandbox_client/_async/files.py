@@ -108,7 +108,7 @@ class AsyncFiles:
     async def download(self, path: str, to: Path | str | BinaryIO) -> None:
         """Download a file to a local path, atomically, or into an open file."""
         async with aclosing(self.stream(path)) as parts:
-            await _save(parts, to)
+            await save(parts, to)
 
     async def write(
         self,
@@ -180,7 +180,7 @@ class AsyncFiles:
     ) -> None:
         """Download a directory as an archive."""
         async with aclosing(self.stream_archive(path, kind=kind)) as parts:
-            await _save(parts, to)
+            await save(parts, to)
 
     async def unpack(self, path: str, content: Content) -> None:
         """Unpack a tar or tar.gz archive into a directory, overwriting existing files."""
@@ -213,7 +213,8 @@ def _conditions(if_match: str | None, *, must_be_new: bool = False) -> dict[str,
     return {"If-None-Match": "*"} if must_be_new else {}
 
 
-async def _save(parts: AsyncIterator[bytes], to: Path | str | BinaryIO) -> None:
+async def save(parts: AsyncIterator[bytes], to: Path | str | BinaryIO) -> None:
+    """Write to a local path, atomically, or into an open file."""
     if not isinstance(to, Path | str):
         async for part in parts:
             await write(to, part)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from sandbox_client import models
+from sandbox_client._sync.files import save
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.tasks import Tasks
 from sandbox_client._sync.transport import Transport
@@ -104,6 +105,63 @@ class Desktop:
     def press(self, key: str, *, screenshot: bool = False) -> models.DesktopActionResult:
         """Press a key or a combination, such as `Return` or `ctrl+s`."""
         return self.act("key", text=key, screenshot=screenshot)
+
+    def create_link(
+        self,
+        *,
+        mode: models.DesktopMode | str | None = None,
+        ttl_s: float | None = None,
+        name: str | None = None,
+    ) -> models.DesktopLinkCreated:
+        """Create a link to a page that shows the desktop (`view`) or lets its visitor take over (`control`)."""
+        fields = {"mode": mode, "ttl_s": ttl_s, "name": name}
+        body = request_body(models.DesktopLinkCreate, fields)
+        request = call("POST", f"{self._path}/links", body)
+        return self._transport.fetch(models.DesktopLinkCreated, request)
+
+    def list_links(self) -> list[models.DesktopLinkRead]:
+        """List the valid links, newest first."""
+        request = call("GET", f"{self._path}/links")
+        return (self._transport.fetch(models.Page[models.DesktopLinkRead], request)).items
+
+    def revoke_link(self, link_id: str) -> None:
+        """Revoke a link; its pages are disconnected."""
+        self._transport.delete(call("DELETE", f"{self._path}/links/{segment(link_id)}"))
+
+    def start_recording(self, *, fps: int | None = None) -> models.DesktopRecordingState:
+        """Start recording the desktop."""
+        body = request_body(models.DesktopRecordingOptions, {"fps": fps})
+        request = call("POST", f"{self._path}/recordings", body, may_repeat=True)
+        return self._transport.fetch(models.DesktopRecordingState, request)
+
+    def stop_recording(self) -> None:
+        """Stop recording; no effect if nothing is recorded."""
+        self._transport.delete(call("DELETE", f"{self._path}/recordings/current"))
+
+    def list_recordings(self) -> list[models.DesktopRecordingRead]:
+        """List the recordings that have ended, oldest first."""
+        request = call("GET", f"{self._path}/recordings")
+        page = self._transport.fetch(models.Page[models.DesktopRecordingRead], request)
+        return page.items
+
+    def read_recording(self, recording_id: str, *, to: Path | str) -> None:
+        """Save a recording as MP4 to a local file."""
+        request = call("GET", self._recording(recording_id))
+        with self._transport.attempt(request) as response:
+            save(response.iter_bytes(), to)
+
+    def frame(self, recording_id: str, at_s: float) -> bytes:
+        """Get the picture that was shown at a second of a recording, as JPEG."""
+        query: Query = {"at_s": at_s}
+        request = call("GET", f"{self._recording(recording_id)}/frame", query=query)
+        return (self._transport.send(request)).content
+
+    def delete_recording(self, recording_id: str) -> None:
+        """Delete a recording that has ended."""
+        self._transport.delete(call("DELETE", self._recording(recording_id)))
+
+    def _recording(self, recording_id: str) -> str:
+        return f"{self._path}/recordings/{segment(recording_id)}"
 
     def set_control(
         self, holder: models.DesktopHolder | str, *, ttl_s: float | None = None

@@ -108,7 +108,7 @@ class Files:
     def download(self, path: str, to: Path | str | BinaryIO) -> None:
         """Download a file to a local path, atomically, or into an open file."""
         with closing(self.stream(path)) as parts:
-            _save(parts, to)
+            save(parts, to)
 
     def write(
         self,
@@ -179,7 +179,7 @@ class Files:
     ) -> None:
         """Download a directory as an archive."""
         with closing(self.stream_archive(path, kind=kind)) as parts:
-            _save(parts, to)
+            save(parts, to)
 
     def unpack(self, path: str, content: Content) -> None:
         """Unpack a tar or tar.gz archive into a directory, overwriting existing files."""
@@ -212,7 +212,8 @@ def _conditions(if_match: str | None, *, must_be_new: bool = False) -> dict[str,
     return {"If-None-Match": "*"} if must_be_new else {}
 
 
-def _save(parts: Iterator[bytes], to: Path | str | BinaryIO) -> None:
+def save(parts: Iterator[bytes], to: Path | str | BinaryIO) -> None:
+    """Write to a local path, atomically, or into an open file."""
     if not isinstance(to, Path | str):
         for part in parts:
             write(to, part)

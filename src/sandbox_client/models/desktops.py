@@ -242,6 +242,8 @@ class DesktopRecordingRead(ResponseModel):
     id: str
     fps: int
     started_at: datetime
-    ended_at: datetime | None
+    width: int
+    height: int
     bytes: int
-    duration_s: float | None
+    duration_s: float
+    end_reason: str

@@ -224,6 +224,7 @@ def _ticket_caller_of(ticket: Ticket, creator: Caller) -> TicketCaller:
         scopes=scope.granted,
         rate_per_s=creator.rate_per_s,
         secret_hash=ticket.hash,
+        scope=scope,
         sandbox_id=ticket.sandbox_id,
         port=ticket.port,
     )

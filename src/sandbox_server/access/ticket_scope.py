@@ -12,6 +12,7 @@ _READ_METHODS = frozenset({"GET", "HEAD"})
 _SANDBOXES = "/v1/sandboxes"
 _EVENTS = "/v1/events"
 _LOGS = "/v1/logs"
+_DESKTOP = "/desktop"
 
 
 def remove_tickets(scope: Scope) -> str | None:
@@ -27,6 +28,10 @@ def remove_tickets(scope: Scope) -> str | None:
 
 def require_ticket_scope(caller: TicketCaller, scope: Scope) -> None:
     """Reject a request outside the ticket's scope, whether or not its resource exists."""
+    if caller.scope.is_of_desktop:
+        if not _is_at(scope["path"], f"{_DESKTOP}/{caller.sandbox_id}"):
+            raise TicketRefused("The link is for the page of a desktop only.")
+        return
     if scope["type"] == "http" and scope["method"] not in _READ_METHODS:
         raise TicketRefused("Tickets allow only read requests.")
     if not _is_in_scope(caller, scope):

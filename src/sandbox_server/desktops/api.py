@@ -1,20 +1,26 @@
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Body, Query, Response
 
 from sandbox_client.models import (
     DesktopAction,
     DesktopActionResult,
     DesktopControlUpdate,
+    DesktopLinkCreate,
+    DesktopLinkCreated,
+    DesktopLinkRead,
     DesktopRead,
     DesktopUpdate,
+    Page,
 )
 from sandbox_server.desktops.control import Person
+from sandbox_server.desktops.links import DesktopLinks
+from sandbox_server.desktops.repository import ValidLink
 from sandbox_server.desktops.service import Desktops, DesktopState
 from sandbox_server.desktops.views import view_desktop
 from sandbox_server.domain import errors
-from sandbox_server.domain.computers.desktops import DesktopHolder, DesktopPatch
+from sandbox_server.domain.computers.desktops import DesktopHolder, DesktopMode, DesktopPatch
 from sandbox_server.http.declared_errors import WOKEN, may_fail_with
 from sandbox_server.http.deps import Operator, Reader, SandboxIdPath, depends_on
 from sandbox_server.http.json_body import JsonRoute
@@ -24,6 +30,7 @@ router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/desktop", tags=["desktops"]
 )
 
+DesktopLinksDep = Annotated[DesktopLinks, depends_on(DesktopLinks)]
 DesktopsDep = Annotated[Desktops, depends_on(Desktops)]
 MediaType = Annotated[Literal["png", "jpeg"], Query(alias="format")]
 Quality = Annotated[int, Query(ge=1, le=100, description="Quality of a JPEG.")]
@@ -112,6 +119,50 @@ async def set_desktop_control(
         wait=timedelta(seconds=wait),
     )
     return _view(state)
+
+
+@router.post("/links", status_code=201)
+@may_fail_with(errors.TooManyTickets, errors.DesktopNotStreamed, errors.InvalidTransition)
+async def create_desktop_link(
+    sandbox_id: SandboxIdPath,
+    body: Annotated[DesktopLinkCreate, Body(default_factory=DesktopLinkCreate)],
+    caller: Operator,
+    links: DesktopLinksDep,
+) -> DesktopLinkCreated:
+    """Create a link to a page that shows the desktop to a person without an API key, or lets them take control.
+
+    It expires after `ttl_s`, and earlier if it or its API key is revoked.
+    """
+    made = await links.create(
+        caller,
+        sandbox_id,
+        mode=DesktopMode(body.mode),
+        ttl=timedelta(seconds=body.ttl_s),
+        name=body.name,
+    )
+    return DesktopLinkCreated(**_view_link(made.link).model_dump(), url=made.url)
+
+
+@router.get("/links")
+async def list_desktop_links(
+    sandbox_id: SandboxIdPath, caller: Reader, links: DesktopLinksDep
+) -> Page[DesktopLinkRead]:
+    """List the valid links of a desktop, newest first, without their URLs."""
+    items = [_view_link(link) for link in await links.list_all(caller, sandbox_id)]
+    return Page(items=items, next_cursor=None)
+
+
+@router.delete("/links/{link_id}", status_code=204)
+@may_fail_with(errors.DesktopLinkNotFound)
+async def revoke_desktop_link(
+    sandbox_id: SandboxIdPath, link_id: str, caller: Operator, links: DesktopLinksDep
+) -> None:
+    """Revoke a link. Its pages are disconnected, and its person loses control."""
+    await links.revoke(caller, sandbox_id, link_id)
+
+
+def _view_link(link: ValidLink) -> DesktopLinkRead:
+    return DesktopLinkRead.model_validate(link, from_attributes=True)
 
 
 def _view(state: DesktopState) -> DesktopRead:

@@ -62,12 +62,15 @@ class DesktopControl:
             )
             await EventRepository(session).append(row.tenant_id, *events)
 
-    async def give_back(self, row: Sandbox, person: Person, *, reason: str) -> None:
-        """Return control to the agent; a link can only return its own. No effect if the agent has it."""
+    async def give_back(
+        self, row: Sandbox, person: Person, *, reason: str, of: str | None = None
+    ) -> None:
+        """Return control to the agent; a link can only return its own, and with `of` only that of this link is returned."""
         async with self._sessions.begin() as session:
             repository = DesktopRepository(session)
             desktop, now = await repository.lock(row.id)
-            if desktop.holder == DesktopHolder.AGENT:
+            is_other = of is not None and desktop.holder_link_id != of
+            if desktop.holder == DesktopHolder.AGENT or is_other:
                 return
             if not is_held(desktop, now):
                 await self._return(repository, row, _ended(row, desktop))

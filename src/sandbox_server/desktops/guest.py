@@ -40,15 +40,12 @@ class GuestAnswer:
     media_type: str
     body: bytes
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Any:
         """Parse the answer; the sandbox's programs may have replaced the service."""
         try:
-            document = json.loads(self.body)
+            return json.loads(self.body)
         except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise PortBroken(DESKTOP_PORT, "answered with something that is no JSON object")
-        return document
+            raise PortBroken(DESKTOP_PORT, "answered with something that is no JSON") from None
 
 
 class DesktopGuest:
@@ -169,7 +166,7 @@ def _require_success(status: int, body: bytes, path: str) -> None:
     if status == HTTPStatus.CONFLICT:
         raise DesktopControlled if "control" in detail else DesktopRefused(detail)
     if status == HTTPStatus.NOT_FOUND and path.startswith("/recordings/"):
-        raise DesktopRecordingNotFound(path.split("/")[2].partition("?")[0])
+        raise DesktopRecordingNotFound(path.split("/")[2], detail=detail)
     if status in _REFUSALS:
         raise DesktopRefused(detail)
     raise PortBroken(DESKTOP_PORT, f"answered with status {status}: {detail}")

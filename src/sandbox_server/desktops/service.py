@@ -26,8 +26,8 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import WAIT, SandboxController
 
-# These change nothing, so the timeline does not list them.
-_UNLOGGED = frozenset(
+# These change nothing, so the timeline does not list them, and the control of a person does not matter.
+_OBSERVING = frozenset(
     {
         DesktopActionName.SCREENSHOT,
         DesktopActionName.CURSOR_POSITION,
@@ -98,7 +98,8 @@ class Desktops:
         """Carry out an action of an agent; refused while a person has control."""
         used = await self._controller.use(caller, sandbox_id, wait=wait)
         wanted = await self._configuration.ensure(used)
-        if wanted.is_held and wanted.desktop is not None:
+        is_input = action.action not in _OBSERVING
+        if is_input and wanted.is_held and wanted.desktop is not None:
             raise DesktopControlled(by=wanted.desktop.holder_name)
         lasts = timedelta(seconds=action.duration_s or 0)
         document = action.model_dump(mode="json", exclude_none=True)
@@ -106,7 +107,7 @@ class Desktops:
             answer = await self._guest.call(
                 used, HTTPMethod.POST, "/actions", document, lasts=lasts
             )
-        if action.action not in _UNLOGGED:
+        if is_input:
             await self._log(caller, used, action)
         return read_guest(DesktopActionResult, answer)
 

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sandbox_server.db.session import Sessions
 from sandbox_server.desktops.configuration import DesktopConfiguration
@@ -21,6 +22,7 @@ class DesktopServices:
     control: DesktopControl
     configuration: DesktopConfiguration
     desktops: Desktops
+    grace: timedelta
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -33,6 +35,8 @@ def build_desktop_services(
     access: SandboxAccess,
     service_config: ServiceConfigWriter,
     controller: SandboxController,
+    *,
+    grace: timedelta,
 ) -> DesktopServices:
     guest, control = DesktopGuest(service_config), DesktopControl(sessions)
     configuration = DesktopConfiguration(sessions, backends, access, guest, control)
@@ -41,4 +45,5 @@ def build_desktop_services(
         control=control,
         configuration=configuration,
         desktops=Desktops(sessions, controller, configuration, control, guest),
+        grace=grace,
     )

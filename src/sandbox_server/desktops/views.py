@@ -1,4 +1,4 @@
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,8 +37,18 @@ class GuestState(BaseModel):
 
 def read_guest(kind: type[Model], answer: GuestAnswer) -> Model:
     """Parse an answer of the desktop service."""
+    return _validate(kind, answer.document())
+
+
+def read_guest_list(kind: type[Model], answer: GuestAnswer) -> list[Model]:
+    """Parse an answer of the desktop service that is a list."""
+    document = answer.document()
+    return [_validate(kind, each) for each in document] if isinstance(document, list) else []
+
+
+def _validate(kind: type[Model], document: Any) -> Model:
     try:
-        return kind.model_validate(answer.document())
+        return kind.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

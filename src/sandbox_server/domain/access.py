@@ -15,11 +15,13 @@ class Scope(StrEnum):
 
 
 class TicketScope(StrEnum):
-    """The use of a ticket; `port` allows requests to one port of a sandbox."""
+    """The use of a ticket: `port` allows requests to one port of a sandbox, `desktop-…` the page of its desktop."""
 
     READ = "read"
     SANDBOXES = "sandboxes"
     PORT = "port"
+    DESKTOP_VIEW = "desktop-view"
+    DESKTOP_CONTROL = "desktop-control"
 
     @property
     def needed(self) -> Scope:
@@ -29,7 +31,12 @@ class TicketScope(StrEnum):
     @property
     def granted(self) -> frozenset[Scope]:
         """The scopes of the holder at the API."""
-        return frozenset() if self is TicketScope.PORT else frozenset({self.needed})
+        has_own_paths = self is TicketScope.PORT or self.is_of_desktop
+        return frozenset() if has_own_paths else frozenset({self.needed})
+
+    @property
+    def is_of_desktop(self) -> bool:
+        return self in {TicketScope.DESKTOP_VIEW, TicketScope.DESKTOP_CONTROL}
 
 
 _IMPLIED = {
@@ -67,6 +74,7 @@ class Caller:
 class TicketCaller(Caller):
     """The holder of a ticket, limited to the rights of its key and to the use of the ticket."""
 
+    scope: TicketScope = TicketScope.READ
     sandbox_id: str | None = None
     port: int | None = None
 

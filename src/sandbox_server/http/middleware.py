@@ -3,11 +3,12 @@
 import re
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from sandbox_server.domain.ids import new_id
-from sandbox_server.http import problems
+from sandbox_server.http import html_pages, problems
 from sandbox_server.http.faults import BodyTooLarge, Malformed
 from sandbox_server.http.streaming_routes import is_streamed
 from sandbox_server.structured_logging import log_context
@@ -20,6 +21,7 @@ _SANE_HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[
 # No response, such as a file of a sandbox, is rendered as a page of this origin or framed by one.
 _SANDBOXED = "default-src 'none'; frame-ancestors 'none'; sandbox"
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
+_PEOPLES_PAGES = "/desktop/"  # opened by people with a link, which may have expired
 _REQUESTS = frozenset({"http", "websocket"})
 
 
@@ -73,7 +75,7 @@ class UnexpectedErrors:
         except Exception as error:
             if started:
                 raise
-            answer = problems.render(error, request_id=scope["state"]["request_id"])
+            answer = _render(error, scope)
             if scope["type"] == "websocket":
                 await WebSocket(scope, receive, send).send_denial_response(answer)
             else:
@@ -122,6 +124,12 @@ class BodyLimit:
             return message
 
         await self._app(scope, receive_limited, send)
+
+
+def _render(error: Exception, scope: Scope) -> Response:
+    if scope["type"] == "http" and scope["path"].startswith(_PEOPLES_PAGES):
+        return html_pages.render(error, scope)
+    return problems.render(error, request_id=scope["state"]["request_id"])
 
 
 def _choose(sent: str | None) -> str:

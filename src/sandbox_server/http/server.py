@@ -26,7 +26,8 @@ from sandbox_server.proxy.targets import PublicAddress
 log = logging.getLogger(__name__)
 
 _PATHS = re.compile(
-    rb"(?:/v1/sandboxes/[a-z0-9]{20}/(?:ports/[0-9]+/proxy|mcp|agent/socket)|/browser|/browserbase)(?:[/?].*)?",
+    rb"(?:/v1/sandboxes/[a-z0-9]{20}/(?:ports/[0-9]+/proxy|mcp|agent/socket)|/browser|/browserbase"
+    rb"|/desktop/[a-z0-9]{20}/vnc)(?:[/?].*)?",
     re.DOTALL,
 )
 

@@ -1,4 +1,4 @@
-"""The web page at `/`: static files of this package, without external resources."""
+"""The web pages at `/` and, for links to desktops, `/desktop/{sandbox_id}`: static files of this package, without external resources."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,11 @@ from importlib.resources.abc import Traversable
 
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
+
+from sandbox_server.domain.access import TicketCaller
+from sandbox_server.domain.errors import TicketRefused
+from sandbox_server.http.deps import find_component
+from sandbox_server.settings import Settings
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,10 +26,11 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 # Only scripts and styles from our own files: names and output of sandboxes cannot inject code.
-_POLICY = (
+_SCRIPTS = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'; "
 )
+_POLICY = _SCRIPTS + "frame-ancestors 'none'"
 _READING = ["GET", "HEAD"]
 
 
@@ -45,6 +51,20 @@ async def show_page(request: Request) -> Response:
 @router.api_route("/page/{name:path}", methods=_READING)
 async def show_file(name: str, request: Request) -> Response:
     return _answer(request, name)
+
+
+@router.api_route("/desktop/{sandbox_id}", methods=_READING)
+async def show_desktop(sandbox_id: str, request: Request) -> Response:
+    """Show the page of a link to a desktop. It can be framed by our own pages and by allowed origins."""
+    del sandbox_id  # the link's, which was checked
+    caller = request.state.caller
+    if not isinstance(caller, TicketCaller) or not caller.scope.is_of_desktop:
+        raise TicketRefused("This page is opened by a link to the desktop.")
+    allowed = find_component(request.scope, Settings).allowed_origins
+    answer = _answer(request, "desktop.html")
+    ancestors = " ".join(["'self'", *allowed])
+    answer.headers["Content-Security-Policy"] = f"{_SCRIPTS}frame-ancestors {ancestors}"
+    return answer
 
 
 def _answer(request: Request, name: str) -> Response:

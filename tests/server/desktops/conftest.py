@@ -4,7 +4,8 @@ import pytest
 import pytest_asyncio
 
 from tests.server.reference.example_calls import STAND_INS
-from tests.server.support.full_server import inside
+from tests.server.support.databases import new_database
+from tests.server.support.full_server import inside, serving_outside
 
 PROGRAM = STAND_INS / "desktop.py"
 PORT = 49990
@@ -72,3 +73,14 @@ def events_of(api):
         return answer.json()["items"]
 
     return read
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outside(bundled_url, engine, tmp_path_factory):
+    """Run a server whose people lose control three seconds after they have left."""
+    state_dir = tmp_path_factory.mktemp("state")
+    async with (
+        new_database(bundled_url) as url,
+        serving_outside(url, engine, state_dir=state_dir, desktop_grace_s=3) as outside,
+    ):
+        yield outside

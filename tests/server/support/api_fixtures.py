@@ -171,6 +171,7 @@ async def core(
             SandboxAccess(backends, vault),
             service_config,
             use_cases.controller,
+            grace=timedelta(seconds=settings.desktop_grace_s),
         ),
         **recorded,
     )

@@ -46,3 +46,8 @@ class DesktopRecordingNotFound(NotFound):
     code = "desktop-recording-not-found"
     noun = "desktop recording"
     remediation = "List the recordings with GET /v1/sandboxes/{id}/desktop/recordings."
+
+    def __init__(self, recording_id: str, *, detail: str | None = None) -> None:
+        super().__init__(recording_id)
+        if detail is not None:
+            self.args = (detail,)

@@ -85,11 +85,11 @@ class Desktop:
             return 204, b""
         if below[1:] == ["frames"]:
             is_late = float(query["at_s"][0]) > 2
-            return (422, {"detail": "The recording has 2.0 s."}) if is_late else (200, JPEG)
+            return (404, {"detail": "The recording is 2.0 s long."}) if is_late else (200, JPEG)
         return 200, MP4
 
     def listed(self):
-        return {"recordings": list(self.recordings.values())}
+        return [each for each in self.recordings.values() if each["end_reason"]]
 
     def resize(self, body):
         self.width, self.height = body["width"], body["height"]
@@ -103,7 +103,8 @@ class Desktop:
     def record(self, body):
         name = f"r{len(self.recordings) + 1}"
         self.recording = {"id": name, "fps": body["fps"], "started_at": "2026-01-01T00:00:00Z"}
-        made = {**self.recording, "ended_at": None, "bytes": 0, "duration_s": None}
+        made = {**self.recording, "width": self.width, "height": self.height}
+        made |= {"bytes": 0, "duration_s": 0, "end_reason": ""}
         self.recordings[name] = made
         return 201, self.recording
 
@@ -111,7 +112,7 @@ class Desktop:
         if self.recording is None:
             return 404, {"detail": "Nothing is being recorded."}
         ended = {"id": self.recording["id"], "bytes": len(MP4), "duration_s": 2.0}
-        self.recordings[ended["id"]] |= {**ended, "ended_at": "2026-01-01T00:00:02Z"}
+        self.recordings[ended["id"]] |= {**ended, "end_reason": "stopped"}
         self.recording = None
         return 200, ended
 
@@ -149,7 +150,7 @@ class Screen:
         await self.take(1)
         await self.send(b"\0\0\0\0")
         await self.take(1)
-        pixels = struct.pack("!4B3H3B3x", 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)
+        pixels = struct.pack("!4B3H3B3x", 32, 24, 0, 1, 255, 255, 255, 0, 8, 16)
         name = b"desktop"
         head = struct.pack("!2H", self.desktop.width, self.desktop.height)
         await self.send(head + pixels + struct.pack("!I", len(name)) + name)
@@ -193,7 +194,7 @@ class Screen:
             await self.is_changed.wait()
             self.is_changed.clear()
             width, height = self.desktop.width, self.desktop.height
-            lines = [bytearray(b"\xa0\x60\x20\0" * width) for _ in range(height)]
+            lines = [bytearray(b"\x20\x60\xa0\0" * width) for _ in range(height)]
             x, y = self.desktop.cursor
             for line in lines[y : y + 8]:
                 line[4 * x : 4 * x + 32] = b"\xff" * len(line[4 * x : 4 * x + 32])
@@ -281,7 +282,7 @@ async def upgrade(desktop, reader, writer, named, query):
 
 
 async def reply(writer, status, result, wanted=None):
-    is_json = isinstance(result, dict)
+    is_json = isinstance(result, dict | list)
     content = json.dumps(result).encode() if is_json else result
     extra = ""
     if wanted and not is_json and status == 200:
