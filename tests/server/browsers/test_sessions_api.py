@@ -121,10 +121,11 @@ async def test_browser__sessions_queue_and_each_gets_its_turn(outside):
             assert len({each["id"] for each in made}) == MANY
 
             async def everyone_had_a_turn():
+                # Pending ones first: one may start between the two requests.
+                rest = await api.get("/v1/browsers", params={"limit": 1, "state": "pending"})
                 page = await api.get("/v1/browsers", params={"limit": MANY, "state": "running"})
                 for each in page.json()["items"]:
                     await api.post(f"/v1/browsers/{each['id']}/release")
-                rest = await api.get("/v1/browsers", params={"limit": 1, "state": "pending"})
                 return not rest.json()["items"] and not page.json()["items"]
 
             await until(everyone_had_a_turn, timeout=120)
