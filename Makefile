@@ -68,7 +68,7 @@ schema-proofs: install ## Ask a server for minutes what its description allows, 
 	@$(PYTHON) -m pytest -m slow tests/server/reference/test_answers.py $(ARGS)
 
 examples: install ## Run the examples of docs/api.md and record what is answered to them (as root)
-	@RECORD_EXAMPLES=1 $(PYTHON) -m pytest tests/server/reference/test_examples.py -k answered $(ARGS)
+	@RECORD_EXAMPLES=1 $(PYTHON) -m pytest tests/server/reference/test_examples.py -k documented_response $(ARGS)
 	@$(PYTHON) -m reference
 
 openapi: install ## Write docs/openapi.json and docs/api.md anew, after a change of the API

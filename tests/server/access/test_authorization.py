@@ -22,7 +22,7 @@ INSIDE = tuple(
 # Files and screens may contain secrets.
 CONTENTS = (
     "/v1/sandboxes/{sandbox_id}/desktop/screenshot",
-    "/v1/sandboxes/{sandbox_id}/desktop/recordings/",
+    "/v1/sandboxes/{sandbox_id}/desktop/recordings",
     *(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive")),
     *("/v1/tasks/{task_id}/diff", "/v1/tasks/{task_id}/saves/{number}/content"),
 )
