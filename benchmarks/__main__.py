@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import uvloop
 
 from benchmarks import builds, commands, creation, pausing
+from benchmarks.computers.measurement import computers
 from benchmarks.density import density
 from benchmarks.draining import deadlines
 from benchmarks.engine import started_engine
@@ -59,6 +60,7 @@ PARTS = {
     "tools": tools,
     "webhooks": webhooks,
     "tasks": tasks,
+    "computers": computers,
 }
 
 

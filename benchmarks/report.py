@@ -49,6 +49,10 @@ def print_figure(figure: Figure) -> None:
     )
 
 
+def print_not_measured(name: str, reason: str) -> None:
+    print(f"{name}: not measured, {reason}", flush=True)
+
+
 def _print_row(cells: Iterable[str]) -> None:
     name, *others, verdict = cells
     columns = (cell.rjust(width) for cell, width in zip(others, _WIDTHS[1:], strict=True))
