@@ -120,7 +120,8 @@ def _schema_of(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
     )
     # Plans must not depend on the rows of an earlier test.
     analyzed = "(SELECT count(*) FROM pg_statistic)"
-    found = connection.execute(f"SELECT {counts}, {analyzed}").fetchone()
+    revision = "(SELECT string_agg(version_num, ',') FROM alembic_version)"
+    found = connection.execute(f"SELECT {counts}, {analyzed}, {revision}").fetchone()
     assert found is not None
     return tuple(found)
 
