@@ -14,6 +14,7 @@ from benchmarks.report import Figure
 from benchmarks.server import Server
 from benchmarks.timing import medians, timed
 
+_TEMPLATE = "code-interpreter-v1"
 _CREATES = 7
 _BATCHES = 15
 _CALLS = 10
@@ -33,7 +34,7 @@ async def interpreters(engine: Engine, server: Server) -> AsyncIterator[Figure]:
         await server.delete(created["id"])
     title = "code: warm create + first run_code, p50"
     yield Figure(title, median(firsts), "ms", target=_MOST_FIRST_MS)
-    async with sandbox(server, "code") as created, _bare_kernel() as kernel:
+    async with sandbox(server, _TEMPLATE) as created, _bare_kernel() as kernel:
         bare = partial(_each, partial(_execute, kernel))
         ours = partial(_each, partial(_run, server, created["id"]))
         p50, floor = await medians(ours, bare, rounds=_BATCHES)
@@ -47,7 +48,7 @@ async def interpreters(engine: Engine, server: Server) -> AsyncIterator[Figure]:
 
 
 async def _create_and_run(server: Server) -> dict[str, Any]:
-    created = await create(server, "code")
+    created = await create(server, _TEMPLATE)
     await _run(server, created["id"])
     return created
 
@@ -87,7 +88,7 @@ async def _execute(kernel: AsyncKernelClient) -> None:
 @asynccontextmanager
 async def _direct(engine: Engine) -> AsyncIterator[Any]:
     """Call the interpreter's server through the engine, as E2B's SDK does."""
-    created = await engine.client.AsyncSandbox.create("code-interpreter-v1", timeout=600, retries=0)
+    created = await engine.client.AsyncSandbox.create(_TEMPLATE, timeout=600, retries=0)
     headers = {"E2b-Sandbox-Id": created.sandbox_id, "E2b-Sandbox-Port": _PORT}
     if created.traffic_access_token:
         headers["E2b-Traffic-Access-Token"] = created.traffic_access_token

@@ -1,4 +1,4 @@
-"""What the measurements of all kinds share: sandboxes by capability, and their memory."""
+"""What the measurements of all kinds share: sandboxes of their templates, and their memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,19 +11,19 @@ from benchmarks.server import Server
 _SETTLE_S = 5
 
 
-async def create(server: Server, capability: str) -> dict[str, Any]:
-    """Create a sandbox by capability; it runs when this returns."""
-    body = {"capabilities": [capability], "timeout_s": 600}
+async def create(server: Server, template: str) -> dict[str, Any]:
+    """Create a sandbox; it runs when this returns."""
+    body = {"template": template, "timeout_s": 600}
     answer = await server.client.post("/v1/sandboxes", json=body)
-    answer.raise_for_status()
+    assert answer.is_success, answer.text
     created: dict[str, Any] = answer.json()
     assert created["state"] == "running", created["state_reason"]
     return created
 
 
 @asynccontextmanager
-async def sandbox(server: Server, capability: str) -> AsyncIterator[dict[str, Any]]:
-    created = await create(server, capability)
+async def sandbox(server: Server, template: str) -> AsyncIterator[dict[str, Any]]:
+    created = await create(server, template)
     try:
         yield created
     finally:
