@@ -65,7 +65,7 @@ def test_desktop__settings_hold_after_a_pause(sandbox, act):
 async def test_desktop__a_person_takes_over_on_the_page_and_hands_back(sandbox, act, pictures):
     link = sandbox.ask("POST", "/desktop/links", json={"mode": "control", "name": "Ada"}).json()
     async with running_chromium() as browser:
-        page = await (await browser.new_context(viewport=SIZE)).new_page()
+        page = await (await browser.new_context(viewport={"width": 1280, "height": 720})).new_page()
         await page.goto(link["url"])
         await page.get_by_text("You are watching. The agent has control.").wait_for()
 
