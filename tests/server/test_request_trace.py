@@ -9,9 +9,9 @@ from tests.structure.request_trace import traced_requests
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.process]
 
-MOST_OF_CREATE = 66
+MOST_OF_CREATE = 68
 MOST_OF_COMMAND = 52
-"""Two more than in most runs: output that arrives after the exit, and the log of a slow request."""
+"""Each two more than in most runs: output that arrives after the exit, and the log of a slow request."""
 
 
 @pytest.fixture
