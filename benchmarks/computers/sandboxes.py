@@ -1,4 +1,4 @@
-"""What the measurements of all kinds share: sandboxes of their templates, and their memory."""
+"""Creates sandboxes of a template and measures their memory."""
 
 import asyncio
 from collections.abc import AsyncIterator

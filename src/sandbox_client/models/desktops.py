@@ -28,7 +28,7 @@ class DesktopHolder(StrEnum):
 
 
 class DesktopMode(StrEnum):
-    """What a link to a desktop allows; `control` includes `view`."""
+    """Access that a link to a desktop grants; `control` includes `view`."""
 
     VIEW = "view"
     CONTROL = "control"
@@ -70,7 +70,7 @@ class DesktopUpdate(RequestModel):
 
 
 class DesktopControlRead(ResponseModel):
-    """Who controls a desktop, and if it is a person, until when."""
+    """The holder of control over a desktop. A person's control has an expiry."""
 
     holder: DesktopHolder
     link_id: str | None
@@ -197,7 +197,7 @@ class DesktopActionResult(ResponseModel):
 
 
 class DesktopControlUpdate(RequestModel):
-    """Who is to control the desktop."""
+    """Request to give control of the desktop to a person or to the agent."""
 
     holder: DesktopHolder
     ttl_s: Annotated[

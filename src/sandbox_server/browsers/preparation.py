@@ -1,4 +1,4 @@
-"""What happens in the sandbox of a session before its browser is used, and after."""
+"""Prepares the browser of a session (context, extension, proxies) and stores its context at the end."""
 
 import json
 import posixpath

@@ -26,7 +26,7 @@ ViewersDep = Annotated[DesktopViewers, depends_on(DesktopViewers)]
 
 
 class HolderWish(RequestModel):
-    """Who is to control the desktop."""
+    """Request to give control of the desktop to a person or to the agent."""
 
     holder: DesktopHolder
 

@@ -1,4 +1,4 @@
-"""What happens to a client's command: pure functions over messages of the DevTools protocol."""
+"""Rules for commands of CDP clients: forward, answer, or disconnect. Pure functions over messages."""
 
 import json
 from collections.abc import Mapping

@@ -45,7 +45,7 @@ class SandboxWakefulness:
             self.release()
 
     def release(self) -> None:
-        """Let the sandbox be paused when it is idle."""
+        """Release the hold, so that the idle timeout can pause the sandbox."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

@@ -21,7 +21,7 @@ class DesktopHolder(StrEnum):
 
 
 class DesktopMode(StrEnum):
-    """What a link to a desktop allows."""
+    """Access that a link to a desktop grants."""
 
     VIEW = "view"
     CONTROL = "control"
