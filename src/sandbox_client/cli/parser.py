@@ -24,6 +24,7 @@ from sandbox_client.cli.arguments import (
     pair,
 )
 from sandbox_client.cli.browser_verbs import add_browser_verbs
+from sandbox_client.cli.desktop_verbs import add_desktop_verbs
 from sandbox_client.cli.task_verbs import add_forge_verbs, add_repository_verbs, add_task_verbs
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -306,6 +307,7 @@ _VERBS = (
     _create, _run, _ls, _show, _exec, _code, _shell, _cp, _tail, _logs, _events, _pause, _resume, _rm, _port, _open,
 )  # fmt: skip
 _GROUPS = {
+    "desktop": add_desktop_verbs,
     "browser": add_browser_verbs,
     "task": add_task_verbs,
     "repo": add_repository_verbs,
