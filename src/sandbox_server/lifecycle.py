@@ -1,5 +1,6 @@
 """The part of the composition root that builds what changes the state of sandboxes and snapshots."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sandbox_server.db.session import Sessions
@@ -106,9 +107,10 @@ def build_use_cases(
     *,
     changes: Changes,
     placement: Placement,
+    bundled: Collection[str] = (),
 ) -> UseCases:
     jobs, admission = InlineJobs(scheduler), reconciliation.admission
-    lookup = TemplateLookup(sessions, backends)
+    lookup = TemplateLookup(sessions, backends, bundled=bundled)
     creation = Creation(sessions, jobs, admission, placement, lookup, vault)
     waiting = Waiting(sessions, changes)
     access, activity = SandboxAccess(backends, vault), ActivityTracker(sessions)

@@ -210,7 +210,14 @@ def _assemble(
         declared=declared,
     )
     use_cases = build_use_cases(
-        sessions, backends, vault, lifecycle, scheduler, changes=changes, placement=placement
+        sessions,
+        backends,
+        vault,
+        lifecycle,
+        scheduler,
+        changes=changes,
+        placement=placement,
+        bundled=bundled.templates,
     )
     controller = use_cases.controller
     recordings = open_recordings(

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sandbox_client.models.sandboxes import Resources
-from sandbox_client.models.wire import Envs, Name, RequestModel, ResponseModel, Storable
+from sandbox_client.models.wire import Capability, Envs, Name, RequestModel, ResponseModel, Storable
 
 _LONGEST_DOCKERFILE = 128 * 1024
 _LONGEST_COMMAND = 32 * 1024
@@ -83,6 +83,17 @@ class _Definition(RequestModel):
     ) = None
     ready_command: (
         Annotated[Command, Field(description="The template is ready when this command succeeds.")]
+        | None
+    ) = None
+    capabilities: (
+        Annotated[
+            list[Capability],
+            Field(
+                max_length=16,
+                description="What its sandboxes offer, for requests that select a template by `capabilities`. "
+                "Default: those of `from_template`.",
+            ),
+        ]
         | None
     ) = None
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None

@@ -129,6 +129,7 @@ class TemplateOptions(TypedDict, total=False):
     ready_command: str | None
     cpu_count: int | None
     memory_mb: int | None
+    capabilities: Sequence[str] | None
     backends: Sequence[str] | None
     force: bool
 

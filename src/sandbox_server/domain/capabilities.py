@@ -63,7 +63,7 @@ def select_template(
         raise InvalidRequest(_none_has(templates, wanted, declared))
     available = [template for template in having if _is_at(template, candidates)]
     if not available:
-        raise InvalidRequest(_elsewhere(having, wanted, candidates))
+        raise InvalidRequest(_elsewhere(having, wanted, candidates, declared))
     by_name = {template.name: template for template in available}
     for name in preferred:
         if name in by_name:
@@ -114,23 +114,32 @@ def _none_has(
         if name not in known and capabilities.issuperset(wanted)
     ]
     if unbuilt:
-        said += (
-            f" {unbuilt[0]!r} has {'it' if len(set(wanted)) == 1 else 'them'} and is bundled with the server, but not built: "
-            f"`sandbox-server template build {unbuilt[0]}`."
-        )
+        has = f"has {'it' if len(set(wanted)) == 1 else 'them'} and"
+        said += f" {unbuilt[0]!r} {has} {_how_to_build(unbuilt[0])}"
     return said
 
 
+def _how_to_build(name: str) -> str:
+    return f"is bundled with the server, but not built: `sandbox-server template build {name}`."
+
+
 def _elsewhere(
-    having: Sequence[KnownTemplate], wanted: Collection[str], candidates: Collection[str]
+    having: Sequence[KnownTemplate],
+    wanted: Collection[str],
+    candidates: Collection[str],
+    declared: DeclaredCapabilities,
 ) -> str:
     names = ", ".join(sorted(template.name for template in having))
     places = sorted({name for template in having for name in (*template.sizes, *template.building)})
     where = f"only at {', '.join(places)}" if places else "not ready at any backend"
-    return (
+    said = (
         f"The templates with {_capabilities(wanted)} ({names}) are {where}, "
         f"not at {' or '.join(candidates)}."
     )
+    bundled = next((each.name for each in having if each.name in declared.bundled), None)
+    if not places and bundled is not None:
+        said += f" {bundled!r} {_how_to_build(bundled)}"
+    return said
 
 
 def _capabilities(names: Collection[str]) -> str:

@@ -52,9 +52,14 @@ class Definition:
     ready_command: str | None = None
     cpu_count: int | None = None
     memory_mb: int | None = None
+    capabilities: Sequence[str] | None = None
+    """What its sandboxes offer; None: what those of `from_template` do."""
 
     def document(self) -> dict[str, Any]:
-        return asdict(self)
+        document = asdict(self)
+        if self.capabilities is None:  # leaves the digests of bundled templates as they were
+            del document["capabilities"]
+        return document
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:

@@ -84,6 +84,9 @@ class Placement:
             known = await self._find_known(session, tenant, reference)
         if known is None:
             return self._at_offering(decision, reference, offer)
+        is_anywhere = known.is_own or known.sizes or known.building
+        if not is_anywhere and known.name in self._declared.bundled:
+            raise TemplateNotFound(known.name, is_bundled=True)
         decision = replace(decision, template=str(replace(reference, name=known.name)))
         narrowed = of_template(decision, known)
         if narrowed.awaited_template_id is None:

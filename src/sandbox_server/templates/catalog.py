@@ -176,6 +176,8 @@ class Catalog:
             definition, targets = await self._resolve_base(
                 session, row, definition, targets, allow_subset=not backends, offer=offer
             )
+        if definition.capabilities is not None:
+            row.capabilities = sorted(set(definition.capabilities))
         row.definition_sealed = encrypt_definition(self._vault, row.id, definition)
         return targets
 

@@ -44,13 +44,25 @@ class TemplateLookup:
     tenants' templates and snapshots have generated names.
     """
 
-    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+    def __init__(
+        self, sessions: Sessions, backends: Backends, *, bundled: Collection[str] = ()
+    ) -> None:
         self._sessions = sessions
         self._backends = backends
+        self._bundled = bundled
         self._remembered: dict[Offer, float] = {}
 
     async def attempt(self, work: Callable[[Offer | None], Awaitable[T]]) -> T:
         """Run a transaction, and again if it needs to know what providers offer."""
+        try:
+            return await self._attempt(work)
+        except TemplateNotFound as error:
+            if error.name not in self._bundled:
+                raise
+            missing = error.name
+        raise TemplateNotFound(missing, is_bundled=True)
+
+    async def _attempt(self, work: Callable[[Offer | None], Awaitable[T]]) -> T:
         try:
             return await work(None)
         except TemplateNotRecorded as error:

@@ -77,7 +77,7 @@ async def other(app, make_key):
 
 
 async def create(caller, **fields):
-    created = await caller.post("/v1/sandboxes", json=fields)
+    created = await caller.post("/v1/sandboxes", json=fields, params={"wait": 1})
     assert created.status_code == 202, created.text
     return created.json()
 

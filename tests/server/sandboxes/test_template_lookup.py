@@ -31,7 +31,7 @@ async def backends(backend_at, proxy, sessions):
 @pytest.fixture
 def look_up(sessions, backends):
     """Run a transaction that needs to know about a template; gives what it learns."""
-    lookup = TemplateLookup(sessions, backends)
+    lookup = TemplateLookup(sessions, backends, bundled={"bundled-one"})
 
     async def look_up(text, *names):
         reference = TemplateReference.parse(text)
@@ -55,6 +55,11 @@ def answers(proxy):
         proxy.on(ASKED, answer_with(status, json.dumps(body), Content_Type="application/json"))
 
     return answers
+
+
+async def test_template_lookup__a_bundled_template_that_is_not_built_says_how_to_build_it(look_up):
+    with pytest.raises(TemplateNotFound, match="`sandbox-server template build bundled-one`"):
+        await look_up("bundled-one")
 
 
 async def test_template_lookup__an_unknown_name_is_not_found(look_up, proxy):

@@ -11,9 +11,12 @@ from sandbox_client.models import CapabilityMatrix
 from sandbox_server.admin.backends import register_backends
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.capabilities import DeclaredCapabilities
+from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.settings import BackendSettings
+from sandbox_server.sandboxes.placement import Placement
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of
 
@@ -84,7 +87,7 @@ def add(sessions, team):
 
 
 async def create(caller, **fields):
-    return await caller.post("/v1/sandboxes", json=fields)
+    return await caller.post("/v1/sandboxes", json=fields, params={"wait": 1})
 
 
 async def test_capabilities__a_request_selects_the_template(team, add):
@@ -102,7 +105,9 @@ async def test_capabilities__a_request_selects_the_template(team, add):
     assert (await create(team, desktop=sized)).json()["template"] == "desktop"
     both = await create(team, template="desktop", capabilities=["browser"])
     assert both.json()["template"] == "desktop"
-    by_session = await team.put("/v1/sandboxes/by-session/s", json={"capabilities": ["desktop"]})
+    by_session = await team.put(
+        "/v1/sandboxes/by-session/s", json={"capabilities": ["desktop"]}, params={"wait": 1}
+    )
     assert by_session.json()["template"] == "desktop"
 
 
@@ -129,6 +134,31 @@ async def test_capabilities__malformed_ones_are_refused(team, capabilities):
     assert_problem(
         await create(team, capabilities=capabilities), status=422, code="validation-failed"
     )
+
+
+async def test_capabilities__a_declared_one_of_a_built_template_is_selectable(team, sessions):
+    steps = {"from_image": "debian:12", "steps": [{"run": "true"}]}
+    made = await team.post(
+        "/v1/templates", json={"name": "mine", "capabilities": ["gpu-2", "gpu-2", "code"], **steps}
+    )
+    assert made.status_code == 202, made.text
+    assert made.json()["capabilities"] == ["code", "gpu-2"]
+    waiting = await create(team, capabilities=["gpu-2"])
+    assert (waiting.status_code, waiting.json()["template"]) == (202, "mine")
+    again = await team.post("/v1/templates/mine/builds", json={})
+    assert again.json()["capabilities"] == ["code", "gpu-2"]
+    changed = await team.post("/v1/templates/mine/builds", json=steps)
+    assert changed.json()["capabilities"] == []
+
+
+async def test_capabilities__a_template_inherits_those_that_it_does_not_declare(team, add):
+    await add("browser", ["browser", "mcp"], one="ready", two="ready")
+    for name, declared in (("heir", None), ("other", ["browser"])):
+        made = await team.post(
+            "/v1/templates",
+            json={"name": name, "from_template": "browser", "capabilities": declared},
+        )
+        assert made.json()["capabilities"] == (declared or ["browser", "mcp"])
 
 
 async def test_capabilities__a_template_of_another_tenant_is_not_selected(team, other, add):
@@ -208,3 +238,19 @@ async def test_capabilities__get_template_shows_them(team, add):
     await add("browser", ["mcp", "browser"], one="ready")
     told = (await team.get("/v1/templates/browser")).json()
     assert told["capabilities"] == ["browser", "mcp"]
+
+
+async def test_capabilities__a_bundled_template_without_a_build_says_how_to_build_it(
+    sessions, backends, add
+):
+    await add("desktop-office", ["desktop", "gui", "mcp"])
+    placement = Placement(backends, declared=DECLARED)
+    tenant = Tenant(id=new_id(), name="mine", max_running=1, max_queued=1, defaults={}, rules=[])
+    build = "`sandbox-server template build desktop-office`"
+    async with sessions() as session:
+        with pytest.raises(TemplateNotFound, match=build):
+            await placement.decide(session, tenant, SandboxRequest(template="desktop-office"))
+        with pytest.raises(InvalidRequest, match=build):
+            await placement.decide(
+                session, tenant, SandboxRequest(capabilities=frozenset({"desktop"}))
+            )

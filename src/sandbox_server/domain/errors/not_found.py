@@ -24,6 +24,15 @@ class TemplateNotFound(NotFound):
     noun = "template"
     remediation = "List the templates, or build a template with this name."
 
+    def __init__(self, name: str, *, is_bundled: bool = False) -> None:
+        super().__init__(name)
+        self.name = name
+        if is_bundled:
+            what = f"The template {name!r} is bundled with the server, but not built."
+            self.args = (
+                f"{what} An operator builds it with `sandbox-server template build {name}`.",
+            )
+
 
 class BackendNotFound(NotFound):
     code = "backend-not-found"
