@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sandbox_client._async.agent_runs import AsyncAgentRun as AsyncAgentRun
     from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
     from sandbox_client._async.code import AsyncCodeExecution as AsyncCodeExecution
     from sandbox_client._async.commands import AsyncCommand as AsyncCommand
@@ -12,9 +11,9 @@ if TYPE_CHECKING:
     from sandbox_client._async.files import AsyncFiles as AsyncFiles
     from sandbox_client._async.mcp import AsyncTool as AsyncTool
     from sandbox_client._async.mcp import AsyncToolSession as AsyncToolSession
+    from sandbox_client._async.runs import AsyncAgentRun as AsyncAgentRun
     from sandbox_client._async.sandbox import AsyncSandbox as AsyncSandbox
     from sandbox_client._async.terminals import AsyncTerminal as AsyncTerminal
-    from sandbox_client._sync.agent_runs import AgentRun as AgentRun
     from sandbox_client._sync.client import SandboxClient as SandboxClient
     from sandbox_client._sync.code import CodeExecution as CodeExecution
     from sandbox_client._sync.commands import Command as Command
@@ -22,13 +21,14 @@ if TYPE_CHECKING:
     from sandbox_client._sync.files import Files as Files
     from sandbox_client._sync.mcp import Tool as Tool
     from sandbox_client._sync.mcp import ToolSession as ToolSession
+    from sandbox_client._sync.runs import AgentRun as AgentRun
     from sandbox_client._sync.sandbox import Sandbox as Sandbox
     from sandbox_client._sync.terminals import Terminal as Terminal
 
 # Imported lazily: the server imports only the wire models.
 _WHERE = {
-    "AgentRun": "_sync.agent_runs",
-    "AsyncAgentRun": "_async.agent_runs",
+    "AgentRun": "_sync.runs",
+    "AsyncAgentRun": "_async.runs",
     "AsyncCodeExecution": "_async.code",
     "AsyncCommand": "_async.commands",
     "AsyncDesktop": "_async.computers",

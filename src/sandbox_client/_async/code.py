@@ -8,45 +8,19 @@ from sandbox_client import models
 from sandbox_client._async.commands import LONGEST_RUN_WAIT_S
 from sandbox_client._async.concurrency import Callback, invoke
 from sandbox_client._async.pagination import list_all
-from sandbox_client._async.streams import follow_stream
+from sandbox_client._async.runs import AsyncRun, RunKind
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import begin
 from sandbox_client.events import CodeEnd, CodeErrorEvent, CodeEvent, CodeResultEvent, CommandOutput
 from sandbox_client.events.parsing import read_code_event
-from sandbox_client.protocol.calls import Call, call, create, request_body, segment
+from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import CodeOptions
 
-_LIVING = frozenset({models.CodeExecutionState.STARTING, models.CodeExecutionState.RUNNING})
 
-
-class AsyncCodeExecution:
+class AsyncCodeExecution(AsyncRun[models.CodeOutcome, CodeEvent]):
     """Code that runs in a sandbox's interpreter. It keeps running when nobody follows it."""
 
-    def __init__(self, transport: AsyncTransport, record: models.CodeOutcome) -> None:
-        self._transport = transport
-        self.record = record
-        """The last known state."""
-        self.id = record.id
-        self._path = f"/v1/sandboxes/{record.sandbox_id}/code/{record.id}"
-
-    async def refresh(self) -> models.CodeOutcome:
-        """Fetch the current state, output and results."""
-        self.record = await self._transport.fetch(models.CodeOutcome, call("GET", self._path))
-        return self.record
-
-    def follow(self, *, after: int | None = None) -> AsyncGenerator[CodeEvent, None]:
-        """Stream output and results from the start, or after an event's `id`; CodeEnd is the last event."""
-        return self._events(call("GET", self._events_path), after=after)
-
-    async def wait(self) -> models.CodeOutcome:
-        """Wait until the code ends."""
-        if self.record.state in _LIVING:
-            from_now_on = call("GET", self._events_path, query={"tail": 0})
-            async with aclosing(self._events(from_now_on)) as events:
-                async for _ in events:
-                    pass
-            await self.refresh()
-        return self.record
+    _kind = RunKind(models.CodeOutcome, "code", "events", read_code_event, CodeEnd)
 
     async def interrupt(self) -> None:
         """Interrupt the code; the variables of its context are kept."""
@@ -56,21 +30,6 @@ class AsyncCodeExecution:
         """Read one format of a result as a file, such as a figure as `png`."""
         path = f"{self._path}/results/{number}/{segment(format_name)}"
         return (await self._transport.send(call("GET", path))).content
-
-    @property
-    def _events_path(self) -> str:
-        return f"{self._path}/events"
-
-    def _events(
-        self, request: Call, *, after: int | None = None
-    ) -> AsyncGenerator[CodeEvent, None]:
-        return follow_stream(
-            self._transport,
-            request,
-            read_code_event,
-            after=after,
-            is_last=lambda event: isinstance(event, CodeEnd),
-        )
 
 
 class AsyncCodeContexts:

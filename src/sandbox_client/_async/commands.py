@@ -1,53 +1,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal
 
 from sandbox_client import models
 from sandbox_client._async.concurrency import Callback, invoke
-from sandbox_client._async.streams import follow_stream
+from sandbox_client._async.runs import AsyncRun, RunKind
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import begin
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event
-from sandbox_client.protocol.calls import Call, call, create
+from sandbox_client.protocol.calls import call, create
 
 LONGEST_RUN_WAIT_S = 60.0
-_LIVING = frozenset({models.CommandState.STARTING, models.CommandState.RUNNING})
 _LARGEST_INPUT = 512 * 1024
 
 
-class AsyncCommand:
+class AsyncCommand(AsyncRun[models.CommandOutcome, CommandEvent]):
     """A command in a sandbox. It keeps running when nobody follows it."""
 
-    def __init__(self, transport: AsyncTransport, record: models.CommandOutcome) -> None:
-        self._transport = transport
-        self.record = record
-        """The last known state."""
-        self.id = record.id
-        self._path = f"/v1/sandboxes/{record.sandbox_id}/commands/{record.id}"
-
-    async def refresh(self) -> models.CommandOutcome:
-        """Fetch the current state and output."""
-        self.record = await self._transport.fetch(models.CommandOutcome, call("GET", self._path))
-        return self.record
-
-    def follow(self, *, after: int | None = None) -> AsyncGenerator[CommandEvent, None]:
-        """Stream the output from the start, or after an event's `id`, until the command ends."""
-        return self._events(call("GET", self._output), after=after)
-
-    async def wait(self) -> models.CommandOutcome:
-        """Wait until the command ends."""
-        if self.record.state in _LIVING:
-            from_now_on = call("GET", self._output, query={"tail": 0})
-            async with aclosing(self._events(from_now_on)) as events:
-                async for _ in events:
-                    pass
-            await self.refresh()
-        return self.record
+    _kind = RunKind(models.CommandOutcome, "commands", "output", read_command_event, CommandExit)
 
     async def read_output(
         self,
@@ -59,7 +33,7 @@ class AsyncCommand:
         """Read a part of stdout or stderr, starting at a byte offset."""
         query = {"stream": stream, "offset": offset, "limit": limit}
         return await self._transport.fetch(
-            models.OutputPart, call("GET", self._output, query=query)
+            models.OutputPart, call("GET", self._events_path, query=query)
         )
 
     async def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
@@ -81,21 +55,6 @@ class AsyncCommand:
         """Send a signal: SIGTERM and SIGKILL to the process itself, others to its process group."""
         body = models.CommandSend(signal=models.CommandSignal(signal))
         await self._transport.send(call("POST", f"{self._path}/signal", body))
-
-    @property
-    def _output(self) -> str:
-        return f"{self._path}/output"
-
-    def _events(
-        self, request: Call, *, after: int | None = None
-    ) -> AsyncGenerator[CommandEvent, None]:
-        return follow_stream(
-            self._transport,
-            request,
-            read_command_event,
-            after=after,
-            is_last=lambda event: isinstance(event, CommandExit),
-        )
 
 
 async def start_command(

@@ -5,7 +5,6 @@ from contextlib import aclosing
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._async.agent_runs import AsyncAgentRun, forward_events
 from sandbox_client._async.commands import (
     AsyncCommand,
     begin_command,
@@ -16,6 +15,7 @@ from sandbox_client._async.commands import (
 )
 from sandbox_client._async.concurrency import Callback
 from sandbox_client._async.pagination import list_all
+from sandbox_client._async.runs import AsyncAgentRun, forward_events
 from sandbox_client._async.terminals import AsyncTerminal
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._async.waiting import begin

@@ -1,53 +1,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Literal
 
 from sandbox_client import models
 from sandbox_client._sync.concurrency import Callback, invoke
-from sandbox_client._sync.streams import follow_stream
+from sandbox_client._sync.runs import Run, RunKind
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import begin
 from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
 from sandbox_client.events.parsing import read_command_event
-from sandbox_client.protocol.calls import Call, call, create
+from sandbox_client.protocol.calls import call, create
 
 LONGEST_RUN_WAIT_S = 60.0
-_LIVING = frozenset({models.CommandState.STARTING, models.CommandState.RUNNING})
 _LARGEST_INPUT = 512 * 1024
 
 
-class Command:
+class Command(Run[models.CommandOutcome, CommandEvent]):
     """A command in a sandbox. It keeps running when nobody follows it."""
 
-    def __init__(self, transport: Transport, record: models.CommandOutcome) -> None:
-        self._transport = transport
-        self.record = record
-        """The last known state."""
-        self.id = record.id
-        self._path = f"/v1/sandboxes/{record.sandbox_id}/commands/{record.id}"
-
-    def refresh(self) -> models.CommandOutcome:
-        """Fetch the current state and output."""
-        self.record = self._transport.fetch(models.CommandOutcome, call("GET", self._path))
-        return self.record
-
-    def follow(self, *, after: int | None = None) -> Generator[CommandEvent, None, None]:
-        """Stream the output from the start, or after an event's `id`, until the command ends."""
-        return self._events(call("GET", self._output), after=after)
-
-    def wait(self) -> models.CommandOutcome:
-        """Wait until the command ends."""
-        if self.record.state in _LIVING:
-            from_now_on = call("GET", self._output, query={"tail": 0})
-            with closing(self._events(from_now_on)) as events:
-                for _ in events:
-                    pass
-            self.refresh()
-        return self.record
+    _kind = RunKind(models.CommandOutcome, "commands", "output", read_command_event, CommandExit)
 
     def read_output(
         self,
@@ -58,7 +32,7 @@ class Command:
     ) -> models.OutputPart:
         """Read a part of stdout or stderr, starting at a byte offset."""
         query = {"stream": stream, "offset": offset, "limit": limit}
-        return self._transport.fetch(models.OutputPart, call("GET", self._output, query=query))
+        return self._transport.fetch(models.OutputPart, call("GET", self._events_path, query=query))
 
     def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to stdin; with `end`, close it. The command must have been started with `stdin=True`."""
@@ -77,21 +51,6 @@ class Command:
         """Send a signal: SIGTERM and SIGKILL to the process itself, others to its process group."""
         body = models.CommandSend(signal=models.CommandSignal(signal))
         self._transport.send(call("POST", f"{self._path}/signal", body))
-
-    @property
-    def _output(self) -> str:
-        return f"{self._path}/output"
-
-    def _events(
-        self, request: Call, *, after: int | None = None
-    ) -> Generator[CommandEvent, None, None]:
-        return follow_stream(
-            self._transport,
-            request,
-            read_command_event,
-            after=after,
-            is_last=lambda event: isinstance(event, CommandExit),
-        )
 
 
 def start_command(transport: Transport, sandbox_path: str, body: models.CommandCreate) -> Command:

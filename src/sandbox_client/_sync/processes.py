@@ -5,7 +5,6 @@ from contextlib import closing
 from typing import Unpack
 
 from sandbox_client import models
-from sandbox_client._sync.agent_runs import AgentRun, forward_events
 from sandbox_client._sync.commands import (
     Command,
     begin_command,
@@ -16,6 +15,7 @@ from sandbox_client._sync.commands import (
 )
 from sandbox_client._sync.concurrency import Callback
 from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.runs import AgentRun, forward_events
 from sandbox_client._sync.terminals import Terminal
 from sandbox_client._sync.transport import Transport
 from sandbox_client._sync.waiting import begin
