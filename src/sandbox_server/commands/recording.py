@@ -89,6 +89,7 @@ class Recording:
 
     def ack(self, batch: Batch, result: WriteResult) -> None:
         """Update the row from the stored batch."""
+        self._note_stored(batch, last_seq=result.last_seq)
         for name, value in (*batch.changes.items(), *batch.sizes.items()):
             if name != "started":
                 setattr(self.row, name, value)
@@ -297,6 +298,9 @@ class Recording:
         }
         self.log.note(RecordType.EXIT, record, **changes)
         self._context.recorder.schedule(self, now=True)
+
+    def _note_stored(self, batch: Batch, *, last_seq: int) -> None:
+        """Note records that are now stored, the last one under this number."""
 
     def _outcome(self) -> Mapping[str, Any]:
         """Return what else the last record contains."""

@@ -72,7 +72,7 @@ async def run_code(
     disconnects. To resume the stream, request `Content-Location` with `Last-Event-ID`. The event `started` contains its `execution_id`.
     """
     wait_budget = WaitBudget(wait)
-    execution = await executions.start(
+    started = await executions.start(
         caller,
         sandbox_id,
         _to_call(body),
@@ -80,14 +80,14 @@ async def run_code(
         idempotency=idempotency.of(body),
         wait=wait_budget.left,
     )
-    path = f"/v1/sandboxes/{sandbox_id}/code/{execution.id}"
+    path = f"/v1/sandboxes/{sandbox_id}/code/{started.row.id}"
     if created_stream.is_wanted:
-        return await created_stream.respond(_to_source(execution), path=path, stream="events")
-    execution = await executions.wait_ended(execution, wait=wait_budget.left)
+        return await created_stream.respond(_to_source(started.row), path=path, stream="events")
+    execution, records = await executions.wait_ended(started, wait=wait_budget.left)
     if execution.state in COMMAND_LIVING:
         answer_pending(response)
     response.headers["Location"] = path
-    return view_outcome(execution, await executions.read(execution))
+    return view_outcome(execution, records)
 
 
 @router.get("")

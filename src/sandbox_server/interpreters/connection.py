@@ -29,13 +29,14 @@ from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 LOST = (UpstreamInvalid, UpstreamLost)
 
 _TIMEOUT = timedelta(seconds=120)  # a first context of a language takes seconds
+_REST_WITHIN = timedelta(seconds=1)
 _LARGEST_ANSWER = 2**20
 _LONGEST_REASON = 500
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 
 class InterpreterConnections:
-    """Connections to the interpreters. Each request has its own, which its end closes."""
+    """Connections to the interpreters. One whose answer was read to its end serves later requests; any other is closed."""
 
     def __init__(self) -> None:
         self._pool = ConnectionPool()
@@ -83,10 +84,8 @@ class InterpreterConnections:
     ) -> AsyncIterator[Upstream]:
         """Send a request and give the connection, on which its successful answer arrives."""
         address = used.backend.port_address(used.access, INTERPRETER_PORT)
-        try:
-            upstream = await self._pool.connect(address)
-        except (OSError, TimeoutError):
-            raise BackendUnavailable(used.backend.name, "its sandboxes are unreachable") from None
+        upstream = await self._connect(used, address)
+        is_whole = False
         try:
             content = b"" if body is None else json.dumps(dict(body)).encode()
             try:
@@ -100,8 +99,32 @@ class InterpreterConnections:
                 text = await _read(upstream)
                 raise _failure(used, address, response.status, text, context_id=context_id)
             yield upstream
+            is_whole = await _read_rest(upstream)
         finally:
-            self._pool.drop(upstream)
+            if is_whole:
+                self._pool.release(upstream, address)
+            else:
+                self._pool.drop(upstream)
+
+    async def _connect(self, used: UsableSandbox, address: PortAddress) -> Upstream:
+        # The connections of a sandbox that was paused may be broken without a sign of it.
+        if not used.woken and (idle := self._pool.take_idle(address)) is not None:
+            return idle
+        try:
+            return await self._pool.connect(address)
+        except (OSError, TimeoutError):
+            raise BackendUnavailable(used.backend.name, "its sandboxes are unreachable") from None
+
+
+async def _read_rest(upstream: Upstream) -> bool:
+    """Read on to the end of an answer whose last line has arrived; returns whether it was there in time."""
+    try:
+        async with asyncio.timeout(_REST_WITHIN.total_seconds()):
+            while not (await upstream.body())[1]:
+                pass
+    except (TimeoutError, *LOST):
+        return False
+    return True
 
 
 async def _read(upstream: Upstream) -> bytes:
@@ -144,7 +167,6 @@ def _head(address: PortAddress, method: str, path: str, body: bytes) -> RequestH
         b"Host: " + address.authority.encode(),
         b"Content-Type: application/json",
         b"Content-Length: %d" % len(body),
-        b"Connection: close",
         *(b"%s: %s" % header for header in address.headers),
     ]
     return RequestHead(

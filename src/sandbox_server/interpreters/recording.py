@@ -5,17 +5,20 @@ therefore never continued by another server.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from sandbox_http.upstream import Upstream
+from sandbox_server.commands.command_log import Batch
 from sandbox_server.commands.recording import Recording
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandState
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.interpreters.connection import LOST, InterpreterConnections
+from sandbox_server.interpreters.execution_records import StoredRecords
 from sandbox_server.interpreters.messages import (
     LineReader,
     TooLong,
@@ -26,6 +29,8 @@ from sandbox_server.interpreters.messages import (
 )
 from sandbox_server.log.records import RecordType
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
+
+Converted = TypeVar("Converted")
 
 MOST_RESULTS = 200
 MOST_RESULT_BYTES = 16 * 2**20
@@ -79,6 +84,14 @@ class ExecutionRecording(Recording):
     _is_interrupted = False
     _timeout: asyncio.Timeout | None = None
 
+    @cached_property
+    def stored(self) -> StoredRecords:
+        """The records that are stored, if they are few."""
+        return StoredRecords(self.row)
+
+    def _note_stored(self, batch: Batch, *, last_seq: int) -> None:
+        self.stored.add(batch, last_seq=last_seq)
+
     def interrupt(self) -> None:
         """End the connection, upon which the interpreter interrupts the code."""
         if self._timeout is not None and self._state in COMMAND_LIVING:
@@ -100,8 +113,9 @@ class ExecutionRecording(Recording):
             except TimeoutError:
                 if self._is_interrupted:
                     self._end(CommandState.KILLED, INTERRUPTED)
-                    return
-                self._end(CommandState.TIMED_OUT, f"Timed out after {timeout:g} s and interrupted.")
+                elif self._state in COMMAND_LIVING:
+                    reason = f"Timed out after {timeout:g} s and interrupted."
+                    self._end(CommandState.TIMED_OUT, reason)
             except SandboxError as error:
                 self.failure = error
                 self._end(CommandState.FAILED, str(error))
@@ -117,17 +131,20 @@ class ExecutionRecording(Recording):
             used, "POST", "/execute", call.document(), context_id=call.context_id
         ) as upstream:
             self._note_started()
-            lines = LineReader()
-            async for data in self._bodies(upstream):
-                for line in lines.feed(data):
-                    await self._record_line(line)
-                self._context.activity.note(used.row)
-                await self._context.recorder.wait_for_room(self)
-                await self._throttle.wait()
-        if self._has_ended:
-            self._end(CommandState.EXITED, None, exit_code=int(self._has_failed))
-        else:
-            await self._end_lost(_BROKEN)
+            await self._record_lines(upstream, used)
+            if self._has_ended:
+                self._end(CommandState.EXITED, None, exit_code=int(self._has_failed))
+            else:
+                await self._end_lost(_BROKEN)
+
+    async def _record_lines(self, upstream: Upstream, used: UsableSandbox) -> None:
+        lines = LineReader()
+        async for data in self._bodies(upstream):
+            for line in lines.feed(data):
+                await self._record_line(line)
+            self._context.activity.note(used.row)
+            await self._context.recorder.wait_for_room(self)
+            await self._throttle.wait()
 
     async def _bodies(self, upstream: Upstream) -> AsyncIterator[bytes]:
         last = False
@@ -145,15 +162,13 @@ class ExecutionRecording(Recording):
         if isinstance(line, TooLong):
             self._note_gap(line.size, "A message of the code interpreter was too long.")
             return
-        if len(line) > _PARSED_AT_ONCE:
-            message = await asyncio.to_thread(parse_message, line)
-        else:
-            message = parse_message(line)
+        is_large = len(line) > _PARSED_AT_ONCE
+        message = await _convert(partial(parse_message, line), in_thread=is_large)
         match message.get("type"):
             case "stdout" | "stderr" as stream:
                 self.log.receive(_OUTPUTS[stream], output_of(message))
             case "result":
-                await self._note_result(message)
+                await self._note_result(message, is_large=is_large)
             case "error":
                 self._has_failed = True
                 self.log.note(RecordType.ERROR, {}, content=error_of(message))
@@ -164,14 +179,14 @@ class ExecutionRecording(Recording):
                 self._has_ended = True
         self._context.recorder.schedule(self)
 
-    async def _note_result(self, message: Mapping[str, Any]) -> None:
+    async def _note_result(self, message: Mapping[str, Any], *, is_large: bool) -> None:
         if self._results >= MOST_RESULTS:
             if self._results == MOST_RESULTS:
                 self._note_gap(None, f"Only the first {MOST_RESULTS} results are kept.")
             self._results += 1
             return
         room = MOST_RESULT_BYTES - self._result_bytes
-        result = await asyncio.to_thread(result_of, message, room=room)
+        result = await _convert(partial(result_of, message, room=room), in_thread=is_large)
         data = {
             "number": self._results,
             "is_main_result": result.is_main,
@@ -202,3 +217,8 @@ class ExecutionRecording(Recording):
 
     def _outcome(self) -> Mapping[str, Any]:
         return {"execution_count": self._execution_count}
+
+
+async def _convert(function: Callable[[], Converted], *, in_thread: bool) -> Converted:
+    """Call a function, in a thread if it would hold up other connections."""
+    return await asyncio.to_thread(function) if in_thread else function()

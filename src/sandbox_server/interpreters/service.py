@@ -18,24 +18,24 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.interpreters.connection import InterpreterConnections
+from sandbox_server.interpreters.execution_records import OUTCOME, ExecutionRecords
 from sandbox_server.interpreters.recording import CodeCall, ExecutionRecording
 from sandbox_server.log.output_repository import CommandOutputRepository
-from sandbox_server.log.records import Record, RecordType
+from sandbox_server.log.records import Record
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import WAIT
 
 _KINDS = frozenset({CommandKind.CODE})
 _MAX_READ = 2**20
-_OUTCOME = (RecordType.RESULT, RecordType.ERROR, RecordType.EXIT)
 _DEFAULT_LANGUAGE = "python"
 
 
 @dataclass(frozen=True)
-class ExecutionRecords:
-    """What is recorded of an execution: the ends of its output, and its results."""
+class StartedExecution:
+    """An execution, and its recording unless an earlier request with the same idempotency key has started it."""
 
-    output: Sequence[Record]
-    outcome: Sequence[Record]
+    row: Command
+    recording: ExecutionRecording | None
 
 
 class CodeExecutions:
@@ -57,7 +57,7 @@ class CodeExecutions:
         timeout: timedelta,
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
-    ) -> Command:
+    ) -> StartedExecution:
         """Run code; returns once it runs, or when the wait is over. It is recorded even if the caller disconnects."""
         begun: list[ExecutionRecording] = []
 
@@ -77,10 +77,17 @@ class CodeExecutions:
         )
         if row.state is CommandState.FAILED:
             raise _failure_of(row, begun)
-        return row
+        return StartedExecution(row, begun[0] if begun else None)
 
-    async def wait_ended(self, execution: Command, *, wait: timedelta) -> Command:
-        return await self._commands.wait_ended(execution, wait=wait)
+    async def wait_ended(
+        self, started: StartedExecution, *, wait: timedelta
+    ) -> tuple[Command, ExecutionRecords]:
+        """Return the execution and its records once it has ended, or as they are when the wait is over."""
+        row = await self._commands.wait_ended(started.row, wait=wait)
+        stored = None
+        if started.recording is not None and row.ended_at is not None:
+            stored = started.recording.stored.read()
+        return row, stored or await self.read(row)
 
     async def get(self, caller: Caller, sandbox_id: str, execution_id: str) -> Command:
         try:
@@ -101,7 +108,7 @@ class CodeExecutions:
             output = CommandOutputRepository(session)
             return ExecutionRecords(
                 await output.list_ends(execution.id, max_bytes=_MAX_READ),
-                await output.list_types(execution.id, _OUTCOME),
+                await output.list_types(execution.id, OUTCOME),
             )
 
     async def interrupt(self, execution: Command) -> None:

@@ -12,7 +12,7 @@ from sandbox_client.models import (
     OutputCut,
 )
 from sandbox_server.db.models import Command
-from sandbox_server.interpreters.service import ExecutionRecords
+from sandbox_server.interpreters.execution_records import ExecutionRecords
 from sandbox_server.interpreters.source import state_of
 from sandbox_server.log.records import Record, RecordType
 from sandbox_server.log.serialize import Cut, inline_formats, transcribe

@@ -109,8 +109,10 @@ async def test_client__who_reads_nothing_holds_up_nobody(api, outside, path, run
     await writer.drain()
 
     async def has_ended():
-        [newest] = (await api.get(f"{path}/code", params={"limit": 1})).json()["items"]
-        return newest["state"] == "succeeded" and newest["stdout_size"] == 400 * 65537
+        listed = (await api.get(f"{path}/code", params={"limit": 1})).json()["items"]
+        return [(one["state"], one["stdout_size"]) for one in listed] == [
+            ("succeeded", 400 * 65537)
+        ]
 
     await until(has_ended, timeout=30)
     assert (await run("3"))["results"][0]["data"]["text"] == "3"

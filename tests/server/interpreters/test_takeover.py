@@ -39,13 +39,13 @@ async def test_server_stop__an_execution_ends_as_lost_with_a_reason_and_the_cont
         row = await first.running()
         access = first.controller.find_access(await living.row(row.id))
         await run_interpreter(living.backend.handle(access))
-        execution = await start(first, row.id, ENDLESS)
+        execution = (await start(first, row.id, ENDLESS)).row
         await until(lambda: has_written(first, execution, b"on"))
     ended = await replica.commands.wait_ended(execution, wait=MINUTE)
     assert (ended.state, ended.state_reason) == (CommandState.LOST, CODE_INTERRUPTED)
     records = await executions_of(replica).read(ended)
     assert [one.content for one in records.output] == [b"on\n"]
-    again = await start(replica, row.id, AFTERWARDS)
+    again = (await start(replica, row.id, AFTERWARDS)).row
     again = await replica.commands.wait_ended(again, wait=timedelta(seconds=30))
     [result, _] = (await executions_of(replica).read(again)).outcome
     assert (again.state, result.content) == (CommandState.EXITED, b'{"text":"5"}')
