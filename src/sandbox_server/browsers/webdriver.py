@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import Message
 
 from sandbox_server.browsers.cdp.answers import CollectedAnswer
-from sandbox_server.browsers.cdp.proxy import CdpRequest
+from sandbox_server.browsers.cdp.proxy import CdpRequest, drop_client_headers
 from sandbox_server.browsers.policies import WebDriverClients
 from sandbox_server.domain.errors import BrowserNotRunning, PortNotOpen
 from sandbox_server.domain.service_ports import CDP_PORT, WEBDRIVER_PORT
@@ -24,7 +24,6 @@ WEBDRIVER_PATH = "/webdriver"
 _LOCAL = f"localhost:{WEBDRIVER_PORT}"
 _NEW_SESSION = f"{WEBDRIVER_PATH}/session"
 _LARGEST_SESSION = 16 * 1024 * 1024  # with extensions
-_DROPPED = frozenset({b"origin", b"referer", b"cookie"})
 _CHANGED = frozenset({b"content-length", b"transfer-encoding"})
 _OPTIONS = "goog:chromeOptions"
 
@@ -42,7 +41,7 @@ class WebDriverProxy:
     async def serve(self, request: CdpRequest) -> None:
         """Answer a request below `/webdriver`. Raises only before the response has started."""
         scope = request.client.scope
-        scope["headers"] = [each for each in scope["headers"] if each[0].lower() not in _DROPPED]
+        drop_client_headers(scope)
         row = await self._controller.get(request.caller, request.sandbox_id)
         await self._clients.note(row, scope["method"], request.path)
         try:

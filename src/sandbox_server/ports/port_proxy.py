@@ -3,6 +3,7 @@ from functools import partial
 from sandbox_http.messages import RequestHead, is_repeatable
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import (
     BackendUnavailable,
     PortBroken,
@@ -54,10 +55,15 @@ class PortProxy:
         """Close all connections."""
         self._pool.close()
 
+    async def find(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
+        """Find a sandbox for requests that follow at once; resumes it if it is paused."""
+        return await self._resolver.find(caller, sandbox_id, fresh=True)
+
     async def forward(self, proxy_request: ProxyRequest) -> None:
         """Answer with the response of the server in the sandbox. Raises only before the response has started."""
         is_retriable = is_repeatable(proxy_request.client.scope)
-        failure = await self._attempt(proxy_request, fresh=not is_retriable)
+        fresh = not (is_retriable or proxy_request.is_found)
+        failure = await self._attempt(proxy_request, fresh=fresh)
         if is_retriable and isinstance(
             failure, BackendUnavailable
         ):  # the sandbox may have just been paused

@@ -19,6 +19,8 @@ class ProxyRequest:
     origin: PublicOrigin
     path: bytes
     """Path for the request line, escaped."""
+    is_found: bool = False
+    """Whether the sandbox was found a moment ago, with the method for it: no other lookup is made."""
     counts_as_activity: bool = True
     """Whether it resumes the sandbox, and traffic keeps it awake."""
     sends_close_frame: bool = False

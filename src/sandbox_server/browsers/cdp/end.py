@@ -42,6 +42,9 @@ class End(asyncio.Protocol):
         self.heard = True
         if not self.is_valid:
             return
+        if (message := self.reader.find_whole(data)) is not None:
+            self._receive(message)
+            return
         try:
             for piece in self.reader.feed(data):
                 self._receive(piece)

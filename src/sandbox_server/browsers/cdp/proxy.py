@@ -7,6 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from starlette.types import Scope
+
 from sandbox_http.headers import wanted_upgrade
 from sandbox_http.tunnel import Connection
 from sandbox_http.upstream import Upstream
@@ -46,7 +48,7 @@ _PAUSES_BETWEEN_ATTEMPTS = tuple(timedelta(seconds=s) for s in (0.25, 0.5, 1.0))
 _KEEP_OPEN = (b"x-keep-while-paused", b"1")
 _LONGEST_REASON = 123  # bytes, by RFC 6455
 
-# Chromium refuses pages of other origins, and frames must not be compressed to be inspected.
+# Chromium and chromedriver refuse pages of other origins, and frames must not be compressed to be inspected.
 _DROPPED = frozenset({b"origin", b"referer", b"cookie", b"sec-websocket-extensions"})
 
 
@@ -81,7 +83,7 @@ class CdpProxy:
     async def serve(self, request: CdpRequest) -> None:
         """Answer a request. Raises only before the response has started."""
         scope = request.client.scope
-        scope["headers"] = [each for each in scope["headers"] if each[0].lower() not in _DROPPED]
+        drop_client_headers(scope)
         try:
             if wanted_upgrade(scope["headers"]) is not None:
                 await self._attach(request)
@@ -101,7 +103,7 @@ class CdpProxy:
 
     async def _attach(self, request: CdpRequest) -> None:
         path = request.path
-        used = await self._controller.use(request.caller, request.sandbox_id)
+        used = await self._port_proxy.find(request.caller, request.sandbox_id)
         policy = await self._policies.find(used.row)
         if path in _BROWSER:
             path = await self._find_browser(request)
@@ -220,9 +222,15 @@ class CdpProxy:
                 ),
                 path=path.encode(),
                 relay=relay,
+                is_found=relay is not None,
                 extra_headers=() if relay is None else (_KEEP_OPEN,),
             )
         )
+
+
+def drop_client_headers(scope: Scope) -> None:
+    """Remove the headers of a client that programs in the sandbox must not see, or refuse."""
+    scope["headers"] = [each for each in scope["headers"] if each[0].lower() not in _DROPPED]
 
 
 def _after(lifetime: timedelta | None, act: Callable[[], None]) -> asyncio.TimerHandle | None:

@@ -16,7 +16,7 @@ from sandbox_http.tunnel import Connection
 from sandbox_server.browsers.cdp.end import End
 from sandbox_server.browsers.cdp.frames import Control, Message, Piece, build_frame
 from sandbox_server.browsers.cdp.policy import CdpPolicy, Direction
-from sandbox_server.browsers.cdp.rules import Answer, CloseRequest, decide
+from sandbox_server.browsers.cdp.rules import Answer, CloseRequest, decide, may_concern_rules
 from sandbox_server.domain.errors import SandboxError
 
 PING_EVERY = timedelta(seconds=20)
@@ -75,6 +75,7 @@ class Relay:
         ping_every: timedelta = PING_EVERY,
     ) -> None:
         self._policy = policy
+        self._records = policy.records
         self._use = use
         self._page_id = page_id
         self._explain_loss = explain_loss
@@ -144,8 +145,12 @@ class Relay:
         if not isinstance(piece, Message):
             self._to_browser(piece.raw)
             return
-        if self._policy.records:
+        if self._records:
             self._policy.record(Direction.CLIENT, piece.payload, self._page_id)
+        if not may_concern_rules(piece.payload):
+            self._count(1)
+            self._to_browser(piece.raw)
+            return
         decision = decide(piece.payload, downloads=self._policy.downloads)
         if isinstance(decision, Answer):
             self._queue(self._answers, build_frame(decision.message))
@@ -170,28 +175,31 @@ class Relay:
             self._end()
 
     def _from_browser(self, piece: Piece) -> None:
-        if isinstance(piece, Control) and piece.opcode is Opcode.PING:
-            self._browser.send(build_frame(piece.payload, opcode=Opcode.PONG, masked=True))
-            return
-        if isinstance(piece, Control):
+        if isinstance(piece, Message):
+            self._use.note_traffic()
+            self._take_message(piece)
+        elif isinstance(piece, Control):
+            if piece.opcode is Opcode.PING:
+                self._browser.send(build_frame(piece.payload, opcode=Opcode.PONG, masked=True))
+                return
             self._is_closed |= piece.opcode is Opcode.CLOSE
         else:
             self._use.note_traffic()
-            if isinstance(piece, Message):
-                self._take_message(piece)
-            elif _starts_response(piece.raw):
+            if _starts_response(piece.raw):
                 self._count(-1)
         self._client.send(piece.raw)
-        self._flush()
+        if self._queued:
+            self._flush()
 
     def _take_message(self, message: Message) -> None:
         if message.payload.startswith(_RESPONSE):
             self._count(-1)
-        if self._policy.records:
+        if self._records:
             self._policy.record(Direction.BROWSER, message.payload, self._page_id)
 
     def _count(self, more: int) -> None:
-        self._pending = max(0, self._pending + more)
+        pending = self._pending + more
+        self._pending = max(0, pending)
         self._use.note_pending(self._pending)
 
     def _to_browser(self, data: bytes) -> None:

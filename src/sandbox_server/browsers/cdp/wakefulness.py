@@ -7,11 +7,14 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.sandboxes.service import SandboxController
 
-_TRUSTED = timedelta(seconds=0.5)
+_TRUSTED_S = 0.5
 """How long after traffic the sandbox is known to run: less than the shortest idle timeout."""
 
-_LONGEST_COMMAND = timedelta(minutes=5)
+_LONGEST_COMMAND_S = 300.0
 """How long commands without responses keep the browser awake: those of closed targets never get one."""
+
+_HOLD_S = 0.2
+"""How long a hold lasts at least; less than the shortest idle timeout."""
 
 _POLL_EVERY = timedelta(seconds=30)
 
@@ -26,30 +29,40 @@ class SandboxWakefulness:
         self._loop = asyncio.get_running_loop()
         self._trusted_until = 0.0
         self._is_paused = False
+        self._pending = 0
+        self._pending_since = 0.0
         self._hold = ExitStack()
-        self._expiry: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     @property
     def is_ready(self) -> bool:
         return not self._is_paused and self._loop.time() < self._trusted_until
 
     def note_traffic(self) -> None:
-        self._trusted_until = self._loop.time() + _TRUSTED.total_seconds()
+        self._trusted_until = self._loop.time() + _TRUSTED_S
         self._controller.activity.note(self._row)
 
     def note_pending(self, commands: int) -> None:
-        if commands and self._expiry is None:
+        if commands > self._pending:
+            self._pending_since = self._loop.time()
+        self._pending = commands
+        if commands and self._look is None:
             self._hold.enter_context(self._controller.activity.hold(self._row))
-            self._expiry = self._loop.call_later(_LONGEST_COMMAND.total_seconds(), self.release)
-        elif not commands:
-            self.release()
+            self._look = self._loop.call_later(_HOLD_S, self._look_again)
 
     def release(self) -> None:
         """Release the hold, so that the idle timeout can pause the sandbox."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
             self._hold.close()
+
+    def _look_again(self) -> None:
+        # A hold per command would cost more than the rest of the proxy.
+        if self._pending and self._loop.time() - self._pending_since < _LONGEST_COMMAND_S:
+            self._look = self._loop.call_later(_HOLD_S, self._look_again)
+        else:
+            self.release()
 
     async def wake(self) -> None:
         await self._controller.use(self._caller, self._row.id)
