@@ -3,6 +3,7 @@ import html
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from sandbox_tools.forwarder.http_head import Head, MalformedHead, read_head, write_head
@@ -121,6 +122,8 @@ class Forwarder:
         return tunnel
 
     def _find(self, host: str) -> Upstream:
+        if not self.routes.permits(host):
+            raise Refused(f"{host} is not among the allowed domains of this session.", status=403)
         upstream = self.routes.find(host)
         if upstream is None:
             raise Refused(f"No proxy of this session covers {host}, and nothing is sent directly.")
@@ -187,8 +190,9 @@ def _address_of(target: str) -> Address:
 
 def _error_page(refused: Refused) -> bytes:
     text = html.escape(str(refused))
-    page = f"<!doctype html><title>Proxy error</title><h1>Proxy error</h1><p>{text}</p>".encode()
-    reason = "Bad Request" if refused.status == 400 else "Bad Gateway"  # noqa: PLR2004
+    title = "Domain not allowed" if refused.status == HTTPStatus.FORBIDDEN else "Proxy error"
+    page = f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}</p>".encode()
+    reason = HTTPStatus(refused.status).phrase
     headers = [
         ("Content-Type", "text/html; charset=utf-8"),
         ("Content-Length", str(len(page))),

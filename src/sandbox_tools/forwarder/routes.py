@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MOST_UPSTREAMS = 100
 _MOST_HOSTS = 1000
+_MOST_ALLOWED = 1000
+_ALLOWED = re.compile(r"(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?")
 
 
 class InvalidConfig(ValueError):
@@ -46,10 +48,24 @@ DIRECT = Upstream(None)
 
 @dataclass(frozen=True)
 class Routes:
-    """The upstreams in the order of their rules, and addresses of host names."""
+    """The upstreams in the order of their rules, addresses of host names, and the domains that may be reached at all."""
 
     upstreams: Sequence[Upstream] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
+    allowed_domains: frozenset[str] | None = None
+
+    def permits(self, host: str) -> bool:
+        """Whether a host may be reached: a domain stands for its subdomains too, `*.domain` for these alone."""
+        if self.allowed_domains is None:
+            return True
+        name = host.lower().rstrip(".")
+        if name in self.allowed_domains:
+            return True
+        labels = name.split(".")
+        parents = (".".join(labels[n:]) for n in range(1, len(labels)))
+        return any(
+            each in self.allowed_domains or f"*.{each}" in self.allowed_domains for each in parents
+        )
 
     def find(self, host: str) -> Upstream | None:
         """Find the upstream of a host; None if no rule covers it, which is never the direct way."""
@@ -79,7 +95,20 @@ def parse_routes(document: Any) -> Routes:
     return Routes(
         tuple(_parse_upstream(each) for each in upstreams),
         {name.lower(): address for name, address in hosts.items()},
+        _parse_allowed(document.get("allowed_domains")),
     )
+
+
+def _parse_allowed(domains: Any) -> frozenset[str] | None:
+    if domains is None:
+        return None
+    if not isinstance(domains, list) or len(domains) > _MOST_ALLOWED:
+        raise InvalidConfig(f"`allowed_domains` must be a list of at most {_MOST_ALLOWED} entries.")
+    names = [each.lower().rstrip(".") if isinstance(each, str) else each for each in domains]
+    for name in names:
+        if not isinstance(name, str) or not _ALLOWED.fullmatch(name):
+            raise InvalidConfig(f"{name!r} is no domain: use example.com or *.example.com.")
+    return frozenset(names)
 
 
 def _parse_upstream(entry: Any) -> Upstream:

@@ -1,7 +1,8 @@
 """`sandbox-tools forward`: the proxy at 3128 and its control at 9223, both on the loopback interface.
 
 GET /health   without a token
-PUT /config   {"upstreams": [{"type": "external" | "none", "server", "username", "password", "domain_pattern"}], "hosts": {}}
+PUT /config   {"upstreams": [{"type": "external" | "none", "server", "username", "password", "domain_pattern"}], "hosts": {},
+              "allowed_domains": ["example.com", "*.example.org"] | null}
 GET /usage    {"bytes_in", "bytes_out"}
 """
 

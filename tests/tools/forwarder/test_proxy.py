@@ -172,3 +172,19 @@ async def test_forwarder__a_browser_that_leaves_ends_the_connection_to_the_site(
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
         await left.wait()
+
+
+@pytest.mark.parametrize("has_upstream", [False, True])
+async def test_forwarder__other_domains_than_the_allowed_are_refused_with_a_page(
+    client, site, upstream, upstream_port, has_upstream
+):
+    config = {"allowed_domains": ["a.example"]}
+    if has_upstream:
+        config["upstreams"] = [{"type": "external", "server": f"http://127.0.0.1:{upstream_port}"}]
+    client.forwarder.routes = parse_routes(config)
+    page = await client.get("http://b.example/path")
+    assert page.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert b"b.example is not among the allowed domains of this session." in page
+    for request in (b"CONNECT b.example:443 HTTP/1.1", b"CONNECT 127.0.0.1:1 HTTP/1.1"):
+        assert (await client.say(request + b"\r\n\r\n")).startswith(b"HTTP/1.1 403 ")
+    assert site.heads == upstream.heads == []

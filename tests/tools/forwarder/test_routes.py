@@ -79,3 +79,35 @@ def test_routes__what_cannot_be_used_is_refused_with_the_reason(document, reason
 def test_address__other_text_is_refused(text):
     with pytest.raises(InvalidConfig):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_permitted"),
+    [
+        ("example.com", True),
+        ("EXAMPLE.com.", True),
+        ("a.b.example.com", True),
+        ("badexample.com", False),
+        ("example.com.evil.example", False),
+        ("com", False),
+        ("example.org", False),
+        ("a.example.org", True),
+        ("10.0.0.1", False),
+        ("192.0.2.7", True),
+        ("", False),
+    ],
+)
+def test_routes__only_allowed_domains_are_permitted(host, is_permitted):
+    routes = parse_routes({"allowed_domains": ["Example.com", "*.example.org", "192.0.2.7"]})
+    assert routes.permits(host) is is_permitted
+
+
+def test_routes__without_a_list_every_domain_is_permitted_and_with_an_empty_one_none():
+    assert parse_routes({}).permits("a.example")
+    assert not parse_routes({"allowed_domains": []}).permits("a.example")
+
+
+@pytest.mark.parametrize("domains", ["a.example", [1], ["*"], ["https://a.example"], ["a b"], [""]])
+def test_routes__invalid_domains_are_refused(domains):
+    with pytest.raises(InvalidConfig):
+        parse_routes({"allowed_domains": domains})
