@@ -178,10 +178,11 @@ async def test_forwarder__a_browser_that_leaves_ends_the_connection_to_the_site(
 async def test_forwarder__other_domains_than_the_allowed_are_refused_with_a_page(
     client, site, upstream, upstream_port, has_upstream
 ):
-    config = {"allowed_domains": ["a.example"]}
-    if has_upstream:
-        config["upstreams"] = [{"type": "external", "server": f"http://127.0.0.1:{upstream_port}"}]
-    client.forwarder.routes = parse_routes(config)
+    proxy = {"type": "external", "server": f"http://127.0.0.1:{upstream_port}"}
+    upstreams = [proxy] if has_upstream else []
+    client.forwarder.routes = parse_routes(
+        {"allowed_domains": ["a.example"], "upstreams": upstreams}
+    )
     page = await client.get("http://b.example/path")
     assert page.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"b.example is not among the allowed domains of this session." in page
