@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox_tools.interpreter.environment import Changes
 from sandbox_tools.interpreter.kernel import Kernel, Launch
 from sandbox_tools.interpreter.output import Output, error_line, result_line, stream_line
 from sandbox_tools.interpreter.process import KernelProcess
@@ -75,7 +76,10 @@ class CellKernel(Kernel):
             raise
         return kernel
 
-    async def execute(self, code: str, output: Output, *, is_silent: bool = False) -> None:
+    async def execute(
+        self, code: str, output: Output, *, is_silent: bool = False, changes: Changes | None = None
+    ) -> None:
+        assert changes is None
         if is_silent:
             output.discard()
         else:

@@ -1,12 +1,18 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox_tools.interpreter.environment import Changes, Environment, Read
 from sandbox_tools.interpreter.kernel import Kernel, Launch
-from sandbox_tools.interpreter.languages import Languages, kernel_environment, set_variables
+from sandbox_tools.interpreter.languages import (
+    WARM_UP,
+    Languages,
+    kernel_environment,
+    set_variables,
+)
 from sandbox_tools.interpreter.output import Line, Output, error_line
 from sandbox_tools.interpreter.process import KernelEnded
 
@@ -17,10 +23,10 @@ _IGNORED = (
     "The context was restarted because its last code did not react to interrupts. "
     "Its variables are lost. Run your code again."
 )
+_IDLE = "The context was stopped because no code had run in it for {minutes:g} minutes. Its variables are lost. Run your code again."
 _ENDED = "The context was restarted because its kernel had ended. Its variables are lost. Run your code again."
 
 log = logging.getLogger(__name__)
-Envs = Callable[[], Awaitable[Mapping[str, str] | None]]
 
 
 class TooManyExecutions(Exception):
@@ -30,25 +36,27 @@ class TooManyExecutions(Exception):
         )
 
 
+def _new_future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
 @dataclass
 class Execution:
     """One run of code; its client may leave before it ends."""
 
     output: Output = field(default_factory=Output)
-    _interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+    interrupted: asyncio.Future[None] = field(default_factory=_new_future)
     is_abandoned: bool = False
 
     def interrupt(self) -> None:
-        self._interrupted.set()
+        if not self.interrupted.done():
+            self.interrupted.set_result(None)
 
     def abandon(self) -> None:
         """Interrupt it and drop its output: the client has left."""
         self.is_abandoned = True
         self.output.discard()
-        self._interrupted.set()
-
-    async def wait_interrupted(self) -> None:
-        await self._interrupted.wait()
+        self.interrupt()
 
 
 class Context:
@@ -62,26 +70,31 @@ class Context:
         *,
         languages: Languages,
         directory: Path,
-        envs: Envs,
+        envs: Read,
     ) -> None:
         self.id, self.language, self.cwd = identifier, language, cwd
         self.execution_count = 0
+        self.idle_steps = 0
         self._languages = languages
         self._directory = directory
         self._envs = envs
-        self._has_envs = False
-        self._base: dict[str, str] = dict(os.environ)
+        self._environment = Environment(os.environ, envs)
         self._kernel: Kernel | None = None
         self._lock = asyncio.Lock()
         self._running: Execution | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
-        self._restarted = asyncio.Event()
+        self._restarted = _new_future()
         self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
         return self._running is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the kernel, unless it was stopped."""
+        return None if self._kernel is None else self._kernel.process.pid
 
     def view(self) -> dict[str, object]:
         """Describe the context to clients."""
@@ -120,6 +133,18 @@ class Context:
             await self._replace_kernel()
             self._lost = None
 
+    async def warm_up(self) -> None:
+        """Run once what the first execution would take longer for."""
+        async with self._lock:
+            await self._run_silently(await self._get_kernel(), WARM_UP.get(self.language, ""))
+
+    async def stop(self, minutes: float) -> None:
+        """End an idle kernel; the next execution starts another, and is told if variables were lost."""
+        async with self._lock:
+            if self._kernel is not None and not self._tasks:
+                await self._drop_kernel()
+                self._lost = _IDLE.format(minutes=minutes) if self.execution_count else None
+
     async def close(self) -> None:
         """End the kernel and everything that it has started."""
         self._is_closed = True
@@ -133,10 +158,12 @@ class Context:
                 if execution.is_abandoned:
                     return
                 self._running = execution
+                self.idle_steps = 0
                 try:
                     await self._run(execution, code, variables)
                 finally:
                     self._running = None
+                    self.idle_steps = 0
         except (OSError, KernelEnded) as error:
             execution.output.finish(
                 error_line("KernelNotStarted", f"The kernel did not start. {error}")
@@ -160,26 +187,30 @@ class Context:
             return
         self.execution_count += 1
         try:
-            await self._prepare(kernel, variables)
-            await self._until_ended(kernel, execution, code)
-            if variables:
-                await self._reset(kernel, variables)
+            changes = await self._environment.changes(variables)
+            if kernel.takes_variables:
+                await self._until_ended(kernel, execution, code, changes)
+            else:
+                await self._set(kernel, changes.before)
+                await self._until_ended(kernel, execution, code)
+                await self._set(kernel, changes.after)
         except KernelEnded as error:
             await self._after_end(execution, error)
 
-    async def _until_ended(self, kernel: Kernel, execution: Execution, code: str) -> None:
-        running = asyncio.create_task(kernel.execute(code, execution.output))
-        interrupted = asyncio.create_task(execution.wait_interrupted())
-        restarted = asyncio.create_task(self._restarted.wait())
+    async def _until_ended(
+        self, kernel: Kernel, execution: Execution, code: str, changes: Changes | None = None
+    ) -> None:
+        running = asyncio.create_task(kernel.execute(code, execution.output, changes=changes))
         try:
             await asyncio.wait(
-                {running, interrupted, restarted}, return_when=asyncio.FIRST_COMPLETED
+                {running, execution.interrupted, self._restarted},
+                return_when=asyncio.FIRST_COMPLETED,
             )
-            if not running.done() and not restarted.done():
-                await self._interrupt(kernel, running, restarted)
+            if not running.done() and not self._restarted.done():
+                await self._interrupt(kernel, running)
             if not running.done():
                 running.cancel()
-                if restarted.done():
+                if self._restarted.done():
                     execution.output.finish(self._gone())
                 else:
                     self._lost = _IGNORED if execution.is_abandoned else None
@@ -188,25 +219,22 @@ class Context:
             else:
                 await running
         finally:
-            interrupted.cancel()
-            restarted.cancel()
-            await asyncio.wait({running})
+            if not running.done():
+                await asyncio.wait({running})
 
-    async def _interrupt(
-        self, kernel: Kernel, running: asyncio.Task[None], restarted: asyncio.Task[bool]
-    ) -> None:
+    async def _interrupt(self, kernel: Kernel, running: asyncio.Task[None]) -> None:
         for _ in range(_INTERRUPTS):
             kernel.interrupt()
             await asyncio.wait(
-                {running, restarted},
+                {running, self._restarted},
                 timeout=_INTERRUPT_S,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if running.done() or restarted.done():
+            if running.done() or self._restarted.done():
                 return
 
     async def _after_end(self, execution: Execution, error: KernelEnded) -> None:
-        is_restarted = self._restarted.is_set()
+        is_restarted = self._restarted.done()
         execution.output.finish(
             self._gone() if is_restarted else error_line("KernelEnded", str(error))
         )
@@ -221,7 +249,8 @@ class Context:
 
     async def _kill_running(self) -> None:
         if self._running is not None and self._kernel is not None:
-            self._restarted.set()
+            if not self._restarted.done():
+                self._restarted.set_result(None)
             await self._kernel.process.kill()
 
     async def _get_kernel(self) -> Kernel:
@@ -239,14 +268,13 @@ class Context:
             await self._start_kernel()
 
     async def _start_kernel(self) -> None:
-        self._restarted.clear()
+        self._restarted = _new_future()
         self.execution_count = 0
-        self._base = dict(os.environ)
-        self._has_envs = False
+        self._environment = Environment(os.environ, self._envs)
         launch = Launch(
             context_id=self.id,
             cwd=self.cwd,
-            environment=kernel_environment(self._base),
+            environment=kernel_environment(self._environment.values),
             directory=self._directory,
         )
         self._kernel = await self._languages.start(self.language, launch)
@@ -257,23 +285,11 @@ class Context:
             await kernel.process.kill()
             kernel.close()
 
-    async def _prepare(self, kernel: Kernel, variables: Mapping[str, str]) -> None:
-        values = dict(variables)
-        if not self._has_envs and (envs := await self._envs()) is not None:
-            self._has_envs = True
-            self._base |= envs
-            values = {**envs, **values}
-        await self._set(kernel, values, ())
+    async def _set(self, kernel: Kernel, values: Mapping[str, str | None]) -> None:
+        if values:
+            await self._run_silently(kernel, set_variables(self.language, values))
 
-    async def _reset(self, kernel: Kernel, variables: Mapping[str, str]) -> None:
-        """Give variables of one execution the values back that they have in the sandbox."""
-        values = {name: self._base[name] for name in variables if name in self._base}
-        await self._set(kernel, values, [name for name in variables if name not in self._base])
-
-    async def _set(
-        self, kernel: Kernel, values: Mapping[str, str], removed: "list[str] | tuple[()]"
-    ) -> None:
-        snippet = set_variables(self.language, values, removed) if values or removed else ""
+    async def _run_silently(self, kernel: Kernel, snippet: str) -> None:
         if snippet:
             output = Output()
             output.discard()

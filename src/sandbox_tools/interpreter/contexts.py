@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.request import ProxyHandler, build_opener
+from urllib.parse import urlsplit
 
 from sandbox_tools.interpreter.context import Context
 from sandbox_tools.interpreter.languages import Languages, normalize_language
@@ -102,13 +102,28 @@ class Contexts:
     async def _read_envs(self) -> Mapping[str, str] | None:
         """Get the sandbox's variables, which are not known when a template's services start."""
         try:
-            return await asyncio.to_thread(_get_json, self.envs_url)
-        except (OSError, ValueError) as error:
+            async with asyncio.timeout(_ENVS_TIMEOUT_S):
+                return await _get_json(self.envs_url)
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             log.warning("no variables of the sandbox error=%s", error)
             return None
 
 
-def _get_json(url: str) -> Mapping[str, str]:
-    with build_opener(ProxyHandler({})).open(url, timeout=_ENVS_TIMEOUT_S) as answer:
-        values = json.loads(answer.read(_LARGEST_ENVS))
-    return {str(name): str(value) for name, value in values.items()}
+async def _get_json(url: str) -> Mapping[str, str]:
+    """Get an object over HTTP/1.0, without a thread and without a proxy, which code may have configured."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(
+        address.hostname, address.port, limit=_LARGEST_ENVS
+    )
+    try:
+        writer.write(f"GET {address.path} HTTP/1.0\r\nHost: {address.netloc}\r\n\r\n".encode())
+        answer = b""
+        while len(answer) < _LARGEST_ENVS and (read := await reader.read(_LARGEST_ENVS)):
+            answer += read
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.partition(b"\r\n")[0]
+    if b" 200 " not in status:
+        raise ValueError(f"The answer was {status!r}.")
+    return {str(name): str(value) for name, value in dict(json.loads(body)).items()}

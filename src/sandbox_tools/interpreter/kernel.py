@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sandbox_tools.interpreter.environment import Changes
 from sandbox_tools.interpreter.output import Output
 from sandbox_tools.interpreter.process import KernelProcess
 
@@ -23,9 +24,13 @@ class Kernel(Protocol):
     """One process that keeps the variables of a context."""
 
     process: KernelProcess
+    takes_variables: bool = False
+    """Whether `execute` changes environment variables; others need code of their language."""
 
     @abstractmethod
-    async def execute(self, code: str, output: Output, *, is_silent: bool = False) -> None:
+    async def execute(
+        self, code: str, output: Output, *, is_silent: bool = False, changes: Changes | None = None
+    ) -> None:
         """Run code and add its output; raises KernelEnded when the process ends meanwhile."""
 
     @abstractmethod

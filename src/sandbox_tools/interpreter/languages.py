@@ -29,6 +29,12 @@ _VARIABLES = {
     "NO_COLOR": "1",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
+WARM_UP = {
+    # The display of a value, which is not kept; and what was imported is no garbage.
+    "python": "(lambda shell: (shell.displayhook(0), shell.displayhook.flush(), "
+    "__import__('gc').freeze()))(get_ipython())",
+}
+"""Code that does not change what users' code sees."""
 
 
 class UnknownLanguage(Exception):
@@ -65,7 +71,7 @@ class Languages:
             case "python":
                 program = str(_PROGRAMS / "python_kernel.py")
                 return await JupyterKernel.start(
-                    [self.python, program, "-f", "{connection_file}"], launch
+                    [self.python, program, "-f", "{connection_file}"], launch, takes_variables=True
                 )
             case "javascript" | "typescript":
                 program = str(_PROGRAMS / "javascript.cjs")
@@ -103,18 +109,11 @@ def _find(language: str) -> KernelSpec | None:
     return specs.get(language) or next(iter(named), None)
 
 
-def set_variables(language: str, values: Mapping[str, str], removed: Sequence[str]) -> str:
-    """Write code that sets and removes environment variables."""
+def set_variables(language: str, values: Mapping[str, str | None]) -> str:
+    """Write code that sets environment variables, and removes those without a value."""
     write = _SNIPPETS.get(language)
-    return "" if write is None else write(values, removed)
-
-
-def _python(values: Mapping[str, str], removed: Sequence[str]) -> str:
-    names = json.dumps(list(removed))
-    return (
-        f"(lambda e: (e.update({json.dumps(dict(values))}), [e.pop(n, 0) for n in {names}]))"
-        "(__import__('os').environ)"
-    )
+    present = {name: value for name, value in values.items() if value is not None}
+    return "" if write is None else write(present, [name for name in values if name not in present])
 
 
 def _javascript(values: Mapping[str, str], removed: Sequence[str]) -> str:
@@ -149,7 +148,6 @@ def _java(values: Mapping[str, str], removed: Sequence[str]) -> str:
 
 
 _SNIPPETS: Mapping[str, Callable[[Mapping[str, str], Sequence[str]], str]] = {
-    "python": _python,
     "javascript": _javascript,
     "typescript": _javascript,
     "bash": _bash,

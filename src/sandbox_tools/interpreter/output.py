@@ -5,6 +5,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,9 @@ Line = dict[str, Any]
 
 _BUFFERED = 1 << 20
 """Bytes that may wait for a slow client; then the kernel waits."""
+_AT_ONCE = 16 << 10
+_HOLD_S = 0.003
+"""Fewer bytes wait so long for more: each chunk passes several programs until it is read."""
 _FIELDS = {
     "text/plain": "text",
     "text/html": "html",
@@ -72,6 +76,14 @@ def _with_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Encoded lines that are sent together."""
+
+    lines: bytes
+    is_last: bool = False
+
+
 class Output:
     """Encoded lines between a kernel and its client."""
 
@@ -80,7 +92,8 @@ class Output:
         self._size = 0
         self._is_finished = False
         self._is_discarded = False
-        self._changed = asyncio.Event()
+        self._is_due = asyncio.Event()
+        self._holding: asyncio.TimerHandle | None = None
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -99,7 +112,7 @@ class Output:
             for line in (*lines, END):
                 self._append(line)
             self._is_finished = True
-            self._changed.set()
+            self._is_due.set()
 
     def discard(self) -> None:
         """Drop all lines from now on: nobody reads them."""
@@ -107,22 +120,22 @@ class Output:
         self._lines.clear()
         self._has_room.set()
 
-    async def next(self, *, longest_s: float) -> bytes | None:
-        """Give the next lines, a keepalive after a while without any, or None at the end."""
+    async def next(self, *, longest_s: float, otherwise: bytes = encode(KEEPALIVE)) -> Chunk:
+        """Give the next lines, or `otherwise` after a while without any."""
         try:
             async with asyncio.timeout(longest_s):
-                while not self._lines and not self._is_finished:
-                    self._changed.clear()
-                    await self._changed.wait()
+                await self._is_due.wait()
         except TimeoutError:
-            return encode(KEEPALIVE)
-        if not self._lines:
-            return None
+            return Chunk(otherwise)
+        self._is_due.clear()
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
         lines = b"".join(self._lines)
         self._lines.clear()
         self._size = 0
         self._has_room.set()
-        return lines
+        return Chunk(lines, is_last=self._is_finished)
 
     def _append(self, line: Line) -> None:
         if self._is_discarded or self._is_finished:
@@ -132,4 +145,8 @@ class Output:
         self._size += len(encoded)
         if self._size > _BUFFERED:
             self._has_room.clear()
-        self._changed.set()
+        if self._size > _AT_ONCE:
+            self._is_due.set()
+        elif self._holding is None:
+            loop = asyncio.get_running_loop()
+            self._holding = loop.call_later(_HOLD_S, self._is_due.set)

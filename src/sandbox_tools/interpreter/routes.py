@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from sandbox_tools.interpreter.context import Context, Execution, TooManyExecutions
 from sandbox_tools.interpreter.contexts import (
@@ -20,6 +20,7 @@ from sandbox_tools.interpreter.languages import UnknownLanguage
 from sandbox_tools.interpreter.process import KernelEnded
 
 _KEEPALIVE_S = 5.0
+_HEADERS_S = 0.05
 _LARGEST_REQUEST = 16 << 20
 
 
@@ -48,20 +49,27 @@ class ExecutionResponse(Response):
         self._execution = execution
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        sending = asyncio.create_task(self._send_lines(send))
         leaving = asyncio.create_task(_wait_disconnected(receive))
-        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not sending.done():
-            self._execution.abandon()
-        for task in (sending, leaving):
-            task.cancel()
-        await asyncio.wait({sending, leaving})
+        leaving.add_done_callback(self._abandon)
+        try:
+            # Lines of the first moment are sent with the headers.
+            chunk = await self._execution.output.next(longest_s=_HEADERS_S, otherwise=b"")
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            while not chunk.is_last:
+                if chunk.lines:
+                    await send(_part(chunk.lines, more_body=True))
+                chunk = await self._execution.output.next(longest_s=_KEEPALIVE_S)
+            await send(_part(chunk.lines, more_body=False))
+        finally:
+            leaving.cancel()
 
-    async def _send_lines(self, send: Send) -> None:
-        while (lines := await self._execution.output.next(longest_s=_KEEPALIVE_S)) is not None:
-            await send({"type": "http.response.body", "body": lines, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    def _abandon(self, leaving: asyncio.Task[None]) -> None:
+        if not leaving.cancelled():
+            self._execution.abandon()
+
+
+def _part(content: bytes, *, more_body: bool) -> Message:
+    return {"type": "http.response.body", "body": content, "more_body": more_body}
 
 
 async def _wait_disconnected(receive: Receive) -> None:

@@ -1,4 +1,5 @@
 import argparse
+import asyncio
 import gc
 import logging
 import os
@@ -11,12 +12,15 @@ import uvicorn
 from starlette.applications import Starlette
 
 from sandbox_tools.interpreter.contexts import Contexts
+from sandbox_tools.interpreter.idle import stop_idle
 from sandbox_tools.interpreter.languages import Languages
 from sandbox_tools.interpreter.process import SERVER_VARIABLE
 from sandbox_tools.interpreter.routes import make_app
 from sandbox_tools.toolkit.process_tree import kill_processes_with
 
 _SHUTDOWN_SECONDS = 1
+_KEEPALIVE_SECONDS = 600
+_IDLE_MINUTES = 60.0
 _DEFAULTS = ("python", "javascript")
 
 
@@ -33,6 +37,12 @@ def main(arguments: Sequence[str]) -> int:
         "--directory", type=Path, default=None, help="directory for sockets of kernels"
     )
     parser.add_argument("--most-contexts", type=int, default=Contexts.most)
+    parser.add_argument(
+        "--idle-minutes",
+        type=float,
+        default=_IDLE_MINUTES,
+        help="stop contexts of other languages than Python that were not used for so long; 0: never",
+    )
     parser.add_argument("--envs-url", default=Contexts.envs_url)
     parser.add_argument("--title", help="text that process lists show besides the command")
     options = parser.parse_args(arguments)
@@ -47,17 +57,18 @@ def main(arguments: Sequence[str]) -> int:
         envs_url=options.envs_url,
     )
     uvicorn.run(
-        _with_defaults(make_app(contexts), contexts),
+        _with_defaults(make_app(contexts), contexts, idle_minutes=options.idle_minutes),
         host=options.host,
         port=options.port,
         log_config=None,
         access_log=False,
+        timeout_keep_alive=_KEEPALIVE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     return 0
 
 
-def _with_defaults(app: Starlette, contexts: Contexts) -> Starlette:
+def _with_defaults(app: Starlette, contexts: Contexts, *, idle_minutes: float) -> Starlette:
     """Start the default contexts before the server listens: it is ready when they are."""
 
     @asynccontextmanager
@@ -70,11 +81,25 @@ def _with_defaults(app: Starlette, contexts: Contexts) -> Starlette:
         known = contexts.languages.known()
         for language in _DEFAULTS:
             if language in known:
-                await contexts.get_default(language)
+                context = await contexts.get_default(language)
+                await context.warm_up()
         gc.collect()
         gc.freeze()
-        yield
+        async with _stopping_idle(contexts, idle_minutes):
+            yield
         await contexts.close()
 
     app.router.lifespan_context = serving
     return app
+
+
+@asynccontextmanager
+async def _stopping_idle(contexts: Contexts, minutes: float) -> AsyncIterator[None]:
+    if not minutes:
+        yield
+        return
+    stopping = asyncio.create_task(stop_idle(contexts, minutes=minutes))
+    try:
+        yield
+    finally:
+        stopping.cancel()
