@@ -10,19 +10,19 @@ from sandbox_server.domain.errors import (
     ForgeInUse,
     ForgeNotFound,
     InvalidRequest,
-    SignatureRefused,
 )
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.forges import CredentialFacts, Delivery, ForgeAuth, ForgeKind
 from sandbox_server.forges.adapter import ForgeAdapter
-from sandbox_server.forges.adapters import AdapterFactory, read_delivery
+from sandbox_server.forges.adapters import AdapterFactory
 from sandbox_server.forges.connection.budgets import WRITE_INTERVAL, Budgets
 from sandbox_server.forges.connection.client import ForgeClient
 from sandbox_server.forges.connection.token_store import TokenStore
 from sandbox_server.forges.github.app_tokens import read_private_key
 from sandbox_server.forges.hosts import AllowedHosts
 from sandbox_server.forges.repository import ForgeRepository
-from sandbox_server.forges.sealed import open_webhook_secret, seal_secret, seal_webhook_secret
+from sandbox_server.forges.sealed import seal_secret, seal_webhook_secret
+from sandbox_server.forges.webhook_keys import WebhookKeys
 from sandbox_server.jobs.kinds import WEBHOOK_REDELIVERY
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.vault import Vault
@@ -73,6 +73,7 @@ class Forges:
         self._vault = vault
         self._hosts = hosts
         self._locks = Locks(sessions)
+        self.webhook_keys = WebhookKeys(sessions, vault)
         self._client = ForgeClient(Budgets(sessions, self._locks, write_interval=write_interval))
         self._adapters = AdapterFactory(self._client, TokenStore(sessions, vault), vault)
 
@@ -146,11 +147,7 @@ class Forges:
         self, forge_id: str, headers: Mapping[str, str], body: bytes
     ) -> Delivery:
         """Verify and read a webhook delivery; raises `SignatureRefused`, also without a webhook secret."""
-        row = await self._get_row(forge_id)
-        if row.webhook_secret_sealed is None:
-            raise SignatureRefused(f"The forge {row.name!r} has no webhook secret.")
-        secret = open_webhook_secret(self._vault, row.id, row.webhook_secret_sealed)
-        return read_delivery(row, headers, body, secret)
+        return (await self.webhook_keys.read(forge_id)).read(headers, body)
 
     async def close(self) -> None:
         await self._client.close()

@@ -9,7 +9,7 @@ and the end of the lease respects it.
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -140,8 +140,8 @@ class JobRepository:
         """End the lease; the job is due at `at` (None: when it is requested), or earlier if it was woken."""
         await self._end_lease(job, acked(literal(at, INSTANT)))
 
-    async def ack_unlocked(self, due: dict[LeasedJob, datetime | None]) -> set[int]:
-        """Acknowledge the jobs whose rows are not locked; returns their ids."""
+    async def ack_unlocked(self, due: Mapping[LeasedJob, datetime | None]) -> set[int]:
+        """Acknowledge the jobs whose rows are not locked; returns their ids and those of removed jobs."""
         done = await self._session.execute(ACK_UNLOCKED, _parameters(due))
         return {job_id for job_id, _ in done}
 
@@ -234,7 +234,7 @@ def _elsewhere(avoid: Collection[str]) -> Sequence[ColumnElement[bool]]:
     return [not_(or_(*there, build))]
 
 
-def _parameters(due: dict[LeasedJob, datetime | None]) -> dict[str, Any]:
+def _parameters(due: Mapping[LeasedJob, datetime | None]) -> dict[str, Any]:
     ids, holders = [job.id for job in due], [job.leased_by for job in due]
     return {"ids": ids, "holders": holders, "ats": list(due.values())}
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    null,
     or_,
     select,
     update,
@@ -80,16 +81,19 @@ def _lease() -> Insert:
     )
 
 
+_requested = select(
+    func.unnest(bindparam("ids", type_=ARRAY(BigInteger))).label("id"),
+    func.unnest(bindparam("holders", type_=ARRAY(Text))).label("leased_by"),
+    func.unnest(bindparam("ats", type_=ARRAY(INSTANT))).label("at"),
+).subquery("requested")
+
+
 def _lock_held() -> CTE:
     """Lock the rows of jobs that are still leased to their holders, with their next due instants."""
-    requested = select(
-        func.unnest(bindparam("ids", type_=ARRAY(BigInteger))).label("id"),
-        func.unnest(bindparam("holders", type_=ARRAY(Text))).label("leased_by"),
-        func.unnest(bindparam("ats", type_=ARRAY(INSTANT))).label("at"),
-    ).subquery("requested")
+    is_held = and_(ROW.id == _requested.c.id, ROW.leased_by == _requested.c.leased_by)
     return (
-        select(ROW.id, requested.c.at)
-        .join(requested, and_(ROW.id == requested.c.id, ROW.leased_by == requested.c.leased_by))
+        select(ROW.id, _requested.c.at)
+        .join(_requested, is_held)
         .with_for_update(of=JOBS, skip_locked=True)
         .cte("held")
     )
@@ -103,6 +107,15 @@ EXTEND = (
     .where(ROW.id == _held.c.id)
     .values(leased_until=NOW + bindparam("lease", type_=Interval))
 )
-ACK_UNLOCKED = (
-    update(JOBS).where(ROW.id == _held.c.id).values(acked(_held.c.at)).returning(ROW.id, NOTIFIED)
+_acked = (
+    update(JOBS)
+    .where(ROW.id == _held.c.id)
+    .values(acked(_held.c.at))
+    .returning(ROW.id, NOTIFIED.label("notified"))
+    .cte("acked")
 )
+# Jobs that were removed with their subjects have nothing to acknowledge; looking at each costs four round trips.
+_removed = select(_requested.c.id, null()).where(
+    ~select(ROW.id).where(ROW.id == _requested.c.id).exists()
+)
+ACK_UNLOCKED = select(_acked.c.id, _acked.c.notified).union_all(_removed)

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from sandbox_server.db.session import Sessions
+from sandbox_server.db.batches import Batches
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob, LeaseLost, ProviderSaturated
-from sandbox_server.jobs.ack import AckBatcher
 from sandbox_server.jobs.heartbeat import Heartbeat
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.repository import AT_ONCE, JobRepository
@@ -24,6 +24,25 @@ _WHILE_CROWDED = timedelta(seconds=1)
 
 # Processes the subject and returns when the job is due again; None is when it is requested.
 Handler = Callable[[LeasedJob], Awaitable[datetime | None]]
+
+
+class AckBatcher:
+    """Acknowledges jobs in batches: those that finish during one statement share the next."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._batches = Batches(self._ack_all)
+
+    async def ack(self, job: LeasedJob, at: datetime | None) -> None:
+        """End the lease; returns after the commit."""
+        if not await self._batches.write(job, at):  # row locked, lease lost, or batch failed
+            async with self._sessions.begin() as session:
+                await JobRepository(session).ack(job, at)
+
+    async def _ack_all(self, due: Mapping[LeasedJob, datetime | None]) -> set[LeasedJob]:
+        async with without_transaction(self._sessions) as session:
+            acked = await JobRepository(session).ack_unlocked(due)
+        return {job for job in due if job.id in acked}
 
 
 class Abandoned(Exception):

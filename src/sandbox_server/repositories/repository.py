@@ -42,10 +42,6 @@ class RepositoryRows:
             found = found.join(Forge, Forge.id == Repository.forge_id).where(Forge.name == forge)
         return (await self._session.scalars(found.order_by(Repository.id))).all()
 
-    async def find_external(self, forge_id: str, external_id: str) -> Repository | None:
-        """Find a repository by its id at the forge; it may be removed."""
-        return await self._session.scalar(_known_as(forge_id, external_id))
-
     async def list_page(
         self, tenant_id: str, *, full_name: str | None, limit: int, before: str | None
     ) -> Sequence[Repository]:

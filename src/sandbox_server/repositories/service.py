@@ -192,16 +192,8 @@ class Repositories:
             describe(row, facts)
         return row
 
-    async def find_delivered(
-        self, forge_id: str, external_id: str, *, full_name: str | None
-    ) -> Repository | None:
-        """Find the repository that a delivery is about, and follow a change of its name."""
-        async with without_transaction(self._sessions) as session:
-            row = await RepositoryRows(session).find_external(forge_id, external_id)
-        if row is None or row.removed_at is not None:
-            return None
-        if full_name is None or row.full_name == full_name:
-            return row
+    async def rename(self, row: Repository, full_name: str) -> Repository:
+        """Follow a change of a repository's name at its forge."""
         async with self._sessions.begin() as session:
             row = await RepositoryRows(session).get(row.id, tenant_id=row.tenant_id)
             row.url = row.url.replace(row.full_name, full_name)

@@ -1,4 +1,5 @@
 import signal
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
+from sandbox_tools.shell.calling_agent import find_marks
 from sandbox_tools.shell.command_output import CommandOutput, OutputFiles
 from sandbox_tools.shell.directories import working_directory
 from sandbox_tools.shell.environment import inherited_environment, sandbox_environment
@@ -48,11 +50,11 @@ class Commands:
         Every call starts a new bash: `cd` and variables do not persist; use shell_open for that. No terminal; stdin is empty. On
         timeout or cancellation all processes of the command are killed, except daemons. Long output is truncated in the middle; the
         result names the file with the full output. With background=true it returns a name at once: use shell_view for output and
-        exit code, shell_write for input, shell_kill to end it.
+        exit code, shell_write for input, shell_kill to end it; interrupting your run ends it too.
         """
-        where = working_directory(self._context.workspace, cwd)
+        where, marks = working_directory(self._context.workspace, cwd), await find_marks()
         if background:
-            return await self._start(check_command(command), where)
+            return await self._start(check_command(command), where, marks)
         output = CommandOutput(self._files.open)
 
         async def report(seconds: float, line: str) -> None:
@@ -64,7 +66,8 @@ class Commands:
                 cwd=where,
                 environment=inherited_environment()
                 | {"TERM": "dumb"}
-                | sandbox_environment(self._context.settings),
+                | sandbox_environment(self._context.settings)
+                | marks,
                 timeout=timedelta(seconds=timeout_s),
                 output=output,
                 report=report,
@@ -73,9 +76,9 @@ class Commands:
             output.close()
         return f"{end_with_newline(output.text())}[{_describe_result(ended, output, timeout_s)}]"
 
-    async def _start(self, command: str, cwd: Path) -> str:
+    async def _start(self, command: str, cwd: Path, marks: Mapping[str, str]) -> str:
         environment = sandbox_environment(self._context.settings)
-        shell = await self._shells.start(command, cwd=cwd, environment=environment)
+        shell = await self._shells.start(command, cwd=cwd, environment=environment, marks=marks)
         return (
             f"{shell.name} is running in the background. View it with shell_view, end it with shell_kill. Terminal"
             f" output: {shell.directory.output_path(1)}. To attach from a terminal:"

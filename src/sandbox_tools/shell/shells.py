@@ -3,6 +3,7 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastmcp.exceptions import ToolError
@@ -19,6 +20,14 @@ _HOOKS = Path(__file__).with_name("hooks.bash")
 _SIZE = ("-x", "160", "-y", "50")
 _OPEN_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Request:
+    start: Sequence[str]
+    cwd: Path
+    environment: Mapping[str, str]
+    marks: Mapping[str, str]
 
 
 class Shells:
@@ -40,11 +49,19 @@ class Shells:
         others = ", ".join(shell.name for shell in shells) or "none"
         raise ToolError(f"No shell {name} (open: {others}). Open one with shell_open.")
 
-    async def open(self, name: str | None, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
-        """Start a shell and wait for its prompt."""
+    async def open(
+        self,
+        name: str | None,
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        marks: Mapping[str, str],
+    ) -> Shell:
+        """Start a shell and wait for its prompt. It has `marks` from its beginning."""
         start = ("bash", "--rcfile", str(_HOOKS), "-i")
+        request = _Request(start, cwd, environment, marks)
         async with self._opening:
-            shell = await self._start(name or "shell", start, cwd, environment, fixed=bool(name))
+            shell = await self._start(name or "shell", request, fixed=bool(name))
         with (
             ShellMonitor.open(shell.directory.wake, shell.pane.pid) as monitor,
             suppress(TimeoutError),
@@ -56,21 +73,25 @@ class Shells:
             raise await self._open_error(shell)
         return shell
 
-    async def start(self, command: str, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
+    async def start(
+        self,
+        command: str,
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        marks: Mapping[str, str],
+    ) -> Shell:
         """Start a background command in a terminal of its own."""
         script = '. "$SANDBOX_SHELL/environment"; rm -f "$SANDBOX_SHELL/environment"; '
         script += 'set -- "$SANDBOX_SHELL"; unset SANDBOX_SHELL; exec bash -lc "$(<"$1/1.command")"'
+        request = _Request(("bash", "-c", script), cwd, environment, marks)
         async with self._opening:
-            return await self._start(
-                "job", ("bash", "-c", script), cwd, environment, command=command
-            )
+            return await self._start("job", request, command=command)
 
     async def _start(
         self,
         name: str,
-        start: Sequence[str],
-        cwd: Path,
-        environment: Mapping[str, str],
+        request: "_Request",
         *,
         fixed: bool = False,
         command: str | None = None,
@@ -82,19 +103,20 @@ class Shells:
         await self._evict_ended(shells)
         self._remove_leftovers({shell.name for shell in shells})
         directory = ShellDirectory(self._directory / name)
-        directory.make(environment)
+        directory.make(request.environment)
         if command is not None:
             directory.request(1, command)
         output = await self.tmux.run(
             (
                 *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", *_SIZE, "-s", name),
+                *("-c", str(request.cwd).replace("#", "##")),
+                *("-e", f"SANDBOX_SHELL={directory.path}"),
                 *(
-                    "-c",
-                    str(cwd).replace("#", "##"),
-                    "-e",
-                    f"SANDBOX_SHELL={directory.path}",
-                    *start,
+                    part
+                    for name, value in request.marks.items()
+                    for part in ("-e", f"{name}={value}")
                 ),
+                *request.start,
             ),
             recording(f"={name}:", directory.output_path(1)),
         )

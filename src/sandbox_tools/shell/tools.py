@@ -8,6 +8,7 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
+from sandbox_tools.shell.calling_agent import find_marks
 from sandbox_tools.shell.commands import check_command, describe_exit, end_with_newline
 from sandbox_tools.shell.directories import working_directory
 from sandbox_tools.shell.environment import sandbox_environment
@@ -64,12 +65,13 @@ class ShellTools:
     ) -> str:
         """Open a persistent bash with a terminal: `cd`, variables and functions persist between commands.
 
-        Run commands in it with shell_run. It survives this connection and ends with shell_kill. Names of ended shells can be reused.
+        Run commands in it with shell_run. It survives this connection and ends with shell_kill, or when your run is interrupted. Names of ended shells can be reused.
         """
         shell = await self._shells.open(
             name,
             cwd=working_directory(self._context.workspace, cwd),
             environment=self._environment(),
+            marks=await find_marks(),
         )
         attach = self._shells.tmux.attach_command(shell.name)
         return (

@@ -1,6 +1,6 @@
 """The adapter of Forgejo. The answers are those that its documentation shows; each request is compared with its description."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -143,6 +143,42 @@ async def test_forgejo__labels_and_comments_since_an_instant_are_found(reach, sc
         await adapter.rerun_checks(repository, [])
     with pytest.raises(NotSupportedByForge):
         await adapter.comment_on_commit(repository, "abc", "b")
+
+
+async def test_forgejo__comments_of_many_pages_are_read_in_several_looks(reach, scripted):
+    """Twenty pages of fifty in one look, and the next one begins where the first has ended."""
+    path, first = "/repos/acme/widgets/issues/comments", datetime(2026, 1, 1, tzinfo=UTC)
+    written = [
+        {
+            "id": number,
+            "body": "@agent",
+            "user": {"id": 1, "login": "alice"},
+            "created_at": (first + timedelta(minutes=number)).isoformat(),
+            "issue_url": "https://forge/acme/widgets/issues/7",
+        }
+        for number in range(1, 1011)
+    ]
+
+    def read_page(request):
+        if request.headers.get("If-None-Match") == '"all"':
+            return Reply(status=304)
+        since = datetime.fromisoformat(request.query["since"][0])
+        newer = [each for each in written if str(each["created_at"]) >= since.isoformat()]
+        page = int(request.query.get("page", ["1"])[0])
+        query = f"since={request.query['since'][0]}&limit=50&page={page + 1}"
+        more = {"Link": f'<{scripted.url}{path}?{query}>; rel="next"'} if newer[page * 50 :] else {}
+        return Reply(newer[(page - 1) * 50 : page * 50], headers={"ETag": '"all"', **more})
+
+    adapter, repository = await _forgejo(reach, scripted, **{f"GET {path}": read_page})
+    found = await adapter.list_new_comments(repository, since=first)
+    assert [each.id for each in found.value] == [str(number) for number in range(1, 1001)]
+    assert (found.validator, found.read_until) == (None, first + timedelta(minutes=1000))
+    rest = await adapter.list_new_comments(repository, since=found.read_until)
+    assert [each.id for each in rest.value] == [str(number) for number in range(1000, 1011)]
+    assert (rest.validator, rest.read_until) == ('"all"', None)
+    later = first + timedelta(days=1)
+    again = await adapter.list_new_comments(repository, since=later, validator=rest.validator)
+    assert again.value is None
 
 
 async def test_forgejo__issues_and_pull_requests_are_commented_and_labelled(reach, scripted):

@@ -112,6 +112,18 @@ async def test_github__new_comments_are_listed_with_what_they_are_on(
     assert again.value is None
 
 
+async def test_github__new_comments_of_all_pages_are_listed(adapter, repository, forge_world):
+    number = forge_world.open_issue("Wrong", "Body")
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    with forge_world.github.owner as owner:
+        for written in range(101):
+            comment = {"body": f"comment {written}"}
+            owner.post(f"/repos/acme/widgets/issues/{number}/comments", json=comment)
+    found = await adapter.list_new_comments(repository, since=since)
+    assert [each.body for each in found.value] == [f"comment {number}" for number in range(101)]
+    assert found.validator is None  # of the first page, which the next comment does not change
+
+
 async def test_github__a_comment_on_a_commit_is_found_and_edited(adapter, repository, forge_world):
     sha = forge_world.head()
     made = await adapter.comment_on_commit(repository, sha, "a diagnosis <!-- mark -->")

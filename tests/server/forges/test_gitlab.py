@@ -52,6 +52,7 @@ PROJECT = {
     "permissions": {"project_access": None, "group_access": {"access_level": 30}},
     "statistics": {"repository_size": 1024},
 }
+_ON_ISSUE = {"noteable_type": "Issue", "noteable_iid": 7}
 NOTE = {"id": 9, "body": "b", "created_at": AT, "author": {"id": 1, "username": "me"}}
 
 
@@ -219,6 +220,24 @@ async def test_gitlab__labels_and_comments_since_an_instant_are_found(reach, scr
     assert (comment.number, comment.is_on_pull) == (4, True)
     assert comment.id == "merge_requests/4/notes/9"
     assert scripted.sent[-1].query["after"] == ["2025-12-31"]
+
+
+async def test_gitlab__pages_of_events_are_read_up_to_the_instant(reach, scripted):
+    def read_page(request):
+        page = int(request.query.get("page", ["1"])[0])
+        events = [
+            {"created_at": at, "note": NOTE | {"id": page, "created_at": at} | _ON_ISSUE}
+            for at in [f"2026-01-01T{12 - page:02}:30:00Z"] * 2
+        ]
+        following = f"{scripted.url}{request.path}?page={page + 1}"
+        return Reply(events, headers={"Link": f'<{following}>; rel="next"', "ETag": '"1"'})
+
+    adapter, repository = await _gitlab(reach, scripted, **{"GET /projects/5/events": read_page})
+    since = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    found = await adapter.list_new_comments(repository, since=since)
+    assert [each.id.rpartition("/")[2] for each in found.value] == ["1", "1", "2", "2", "3", "3"]
+    assert [each.query.get("page") for each in scripted.sent[1:]] == [None, ["2"], ["3"], ["4"]]
+    assert (found.validator, found.read_until) == (None, None)
 
 
 @pytest.mark.skipif(not gitlab_description.OBJECTS.exists(), reason="run scripts/test-programs")

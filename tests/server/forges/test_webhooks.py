@@ -8,10 +8,12 @@ import re
 
 import pytest
 from sqlalchemy import delete, func, select
+from sqlalchemy import event as sql_event
 
 from sandbox_server.app import create_app
-from sandbox_server.db.models import Forge, Job, WebhookDelivery
+from sandbox_server.db.models import Forge, Job, Repository, WebhookDelivery
 from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.tasks.delivery_outcomes import NO_REPOSITORY, NOT_OURS
 from sandbox_server.forges.sealed import seal_secret, seal_webhook_secret
 from sandbox_server.forges.webhook_bodies import LARGEST_BODY
 from sandbox_server.jobs.kinds import WEBHOOK_DELIVERY
@@ -74,6 +76,25 @@ async def forge_id(sessions, vault):
 
 
 @pytest.fixture
+async def repository_id(sessions, forge_id):
+    """Add the repository of `ISSUE`."""
+    async with sessions.begin() as session:
+        row = Repository(
+            id=new_id(),
+            tenant_id=(await session.get_one(Forge, forge_id)).tenant_id,
+            forge_id=forge_id,
+            external_id="1001",
+            full_name="acme/widgets",
+            url="https://github.com/acme/widgets",
+            default_branch="main",
+            private=True,
+            settings={},
+        )
+        session.add(row)
+    return row.id
+
+
+@pytest.fixture
 async def outside(app):
     """Call the server without a key, as a forge does."""
     async with caller_of(app) as outside:
@@ -120,7 +141,7 @@ async def test_every_example_of_an_event_that_is_read_is_accepted_and_read(
             assert page.endswith((f"/issues/{row.subject}", f"/pull/{row.subject}")), page
 
 
-async def test_a_signed_delivery_is_stored_with_its_job(outside, sessions, forge_id):
+async def test_a_signed_delivery_is_stored_with_its_job(outside, sessions, forge_id, repository_id):
     answer = await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
     assert (answer.status_code, answer.json()["is_new"]) == (202, True)
     [row] = await stored(sessions)
@@ -132,7 +153,79 @@ async def test_a_signed_delivery_is_stored_with_its_job(outside, sessions, forge
     assert job.subject == row.id == answer.json()["id"]
 
 
-async def test_a_repeated_delivery_is_known(outside, sessions, forge_id):
+@pytest.mark.parametrize(
+    ("repository", "outcome"),
+    [(1002, NOT_OURS), (None, NO_REPOSITORY), (1001, NOT_OURS)],
+    ids=["another", "none", "removed"],
+)
+async def test_a_delivery_about_no_repository_of_ours_is_finished_with_its_receipt(
+    outside, reader, sessions, forge_id, repository_id, repository, outcome
+):
+    if repository == 1001:
+        async with sessions.begin() as session:
+            (await session.get_one(Repository, repository_id)).removed_at = func.now()
+    document = {**ISSUE, "repository": {"id": repository}}
+    answer = await outside.post(f"/v1/webhooks/{forge_id}", **signed(document))
+    assert answer.status_code == 202
+    [listed] = (await reader.get("/v1/deliveries")).json()["items"]
+    assert listed["outcome"] == outcome
+    assert listed["done_at"] is not None
+    assert await count_jobs(sessions) == 0
+    retried = await reader.post(f"/v1/deliveries/{listed['id']}/retry")
+    assert (retried.status_code, retried.json()["done_at"]) == (202, None)
+    assert await count_jobs(sessions) == 1
+
+
+async def test_a_delivery_costs_one_statement(outside, sessions, forge_id, repository_id):
+    await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
+    engine, statements = sessions.kw["bind"].sync_engine, []
+
+    def note(_connection, _cursor, statement, *_):
+        statements.append(statement)
+
+    sql_event.listen(engine, "before_cursor_execute", note)
+    document = {**ISSUE, "action": "opened"}
+    answer = await outside.post(f"/v1/webhooks/{forge_id}", **signed(document, delivery="d-2"))
+    sql_event.remove(engine, "before_cursor_execute", note)
+    assert answer.status_code == 202
+    assert [statement.split()[0] for statement in statements] == ["WITH"]
+
+
+async def test_a_changed_secret_holds_at_once_at_servers_that_have_seen_the_old_one(
+    outside, sessions, vault, forge_id
+):
+    await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
+    async with sessions.begin() as session:  # as another server does
+        row = await session.get_one(Forge, forge_id)
+        row.webhook_secret_sealed = seal_webhook_secret(vault, forge_id, "the new secret")
+    document = {**ISSUE, "action": "opened"}
+    old = await outside.post(f"/v1/webhooks/{forge_id}", **signed(document, delivery="d-2"))
+    assert_problem(old, status=401, code="signature-refused")
+    new = signed(document, delivery="d-2", secret="the new secret")
+    assert (await outside.post(f"/v1/webhooks/{forge_id}", **new)).status_code == 202
+    assert len(await stored(sessions)) == 2
+
+
+@pytest.mark.parametrize("removed", ["secret", "forge"])
+async def test_what_is_removed_accepts_nothing_more(outside, sessions, forge_id, removed):
+    await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
+    async with sessions.begin() as session:
+        row = await session.get_one(Forge, forge_id)
+        if removed == "secret":
+            row.webhook_secret_sealed = None
+        else:
+            row.removed_at = func.now()
+    document = {**ISSUE, "action": "opened"}
+    for request in (signed(document, delivery="d-2"), signed(ISSUE)):
+        answer = await outside.post(f"/v1/webhooks/{forge_id}", **request)
+        if removed == "secret":
+            assert_problem(answer, status=401, code="signature-refused")
+        else:
+            assert_problem(answer, status=404, code="forge-not-found")
+    assert len(await stored(sessions)) == 1
+
+
+async def test_a_repeated_delivery_is_known(outside, sessions, forge_id, repository_id):
     first = await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
     again = await outside.post(f"/v1/webhooks/{forge_id}", **signed(ISSUE))
     assert (again.status_code, again.json()) == (200, {"id": first.json()["id"], "is_new": False})
@@ -236,7 +329,7 @@ async def test_a_large_delivery_is_stored_without_its_body(outside, sessions, fo
 
 
 async def test_two_servers_that_get_a_delivery_at_once_store_it_once(
-    app, components, sessions, forge_id
+    app, components, sessions, forge_id, repository_id
 ):
     replica = create_app(components)
     async with caller_of(app) as one, caller_of(replica) as other:

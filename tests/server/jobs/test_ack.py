@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.jobs import LeaseLost
-from sandbox_server.jobs.ack import AckBatcher
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.jobs.worker import AckBatcher
 from tests.server.jobs.job_actions import (
     KIND,
     LAPSED,
@@ -112,6 +112,21 @@ async def test_ack__a_lost_lease_cannot_be_acknowledged(sessions, end_lease):
         await end_lease(lost, in_(hours=1))
 
     assert (await read(sessions, "one")).leased_by == held.leased_by
+
+
+async def test_ack__a_removed_job_is_over(sessions, end_lease):
+    await enqueue(sessions, "one", "two")
+    removed, kept = await claim(sessions)
+    async with sessions.begin() as session:
+        await JobRepository(session).remove(removed.kind, removed.subject)
+
+    await asyncio.gather(end_lease(removed, in_(hours=1)), end_lease(kept, in_(hours=1)))
+
+    assert (await read(sessions, kept.subject)).leased_by is None
+    async with sessions() as session:
+        until_next = await JobRepository(session).find_next_due(kinds=[KIND])
+    assert until_next is not None
+    assert until_next > timedelta(minutes=59)
 
 
 async def test_ack__a_locked_row_does_not_block_others(sessions):

@@ -120,12 +120,11 @@ async def test_another_repository_that_takes_the_name_is_not_taken_for_it(
     assert (await repositories.row(row.id)).default_branch == "main"
 
 
-async def test_a_delivery_finds_a_renamed_repository_by_its_id(repositories, caller):
+async def test_a_change_of_the_name_is_followed(repositories, caller):
     row = (await add(repositories, caller)).row
-    found = await repositories.find_delivered(row.forge_id, "1001", full_name="acme/gadgets")
-    assert found.full_name == "acme/gadgets"
-    assert found.url == "https://forge.example/acme/gadgets"
-    assert await repositories.find_delivered(row.forge_id, "9", full_name="acme/gadgets") is None
+    renamed = await repositories.rename(row, "acme/gadgets")
+    assert renamed.full_name == "acme/gadgets"
+    assert renamed.url == "https://forge.example/acme/gadgets"
 
 
 async def test_a_name_at_two_forges_needs_the_forge(repositories, caller, forges, sessions):

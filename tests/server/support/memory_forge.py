@@ -66,6 +66,8 @@ class MemoryForge:
     comments: dict[int, list[Comment]] = field(default_factory=dict)
     reviews: dict[int, list[Review]] = field(default_factory=dict)
     labellings: list[Labelling] = field(default_factory=list)
+    longest_list: int | None = None
+    """Of comments, for one look."""
     writers: set[str] = field(default_factory=lambda: {"alice", "bob"})
     answer_lost: bool = False
     """The next write is done, but its answer does not arrive."""
@@ -260,7 +262,11 @@ class MemoryForge:
             for number, comments in self.comments.items()
             for each in comments
         ]
-        return _validated(tuple(each for each in found if each.at >= since), validator)
+        new = sorted((each for each in found if each.at >= since), key=lambda each: each.at)
+        if self.longest_list is not None and len(new) > self.longest_list:
+            first = tuple(new[: self.longest_list])
+            return Validated(value=first, validator=None, read_until=first[-1].at)
+        return _validated(tuple(new), validator)
 
     async def find_pull(self, repository: RepositoryFacts, head_ref: str) -> PullFacts | None:
         self._ask("find_pull", repository)

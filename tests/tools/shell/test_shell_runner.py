@@ -14,7 +14,7 @@ from tests.tools.shell.processes import alive
 async def shells(sockets, tmp_path, monkeypatch):
     monkeypatch.setenv("TMUX_TMPDIR", str(sockets))
     shells = Shells(Tmux("runner"), tmp_path / "shells")
-    await shells.open("one", cwd=tmp_path, environment={})
+    await shells.open("one", cwd=tmp_path, environment={}, marks={})
     yield shells
     await shells.tmux.run(("kill-server",))
 

@@ -225,6 +225,8 @@ class Validated(Generic[T]):
     value: T | None
     """None: unchanged since the validator that was sent."""
     validator: str | None
+    read_until: datetime | None = None
+    """Of a list that was not read to its end: what is left is from this instant or later."""
 
 
 class DeliveryKind(StrEnum):

@@ -132,7 +132,7 @@ class ForgeClient:
     async def _exchange(
         self, address: ForgeAddress, call: Call, url: str, keep_end: int | None
     ) -> Answer:
-        is_forge = _origin(url) == _origin(address.api_url)
+        is_forge = origin_of(url) == origin_of(address.api_url)
         if not is_forge and urlsplit(url).scheme != "https":
             raise ForgeUnavailable(address.name, f"{call.about}: redirected to an unsafe address.")
         request = self._http.build_request(
@@ -192,16 +192,6 @@ def _headers(call: Call) -> dict[str, str]:
     return {**call.headers, **validator}
 
 
-def _origin(url: str) -> tuple[str, str]:
+def origin_of(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc
-
-
-def next_page(answer: Answer, address: ForgeAddress) -> str | None:
-    """Find the next page in the `Link` header, if it is at the forge itself."""
-    for link in answer.headers.get("link", "").split(","):
-        url, _, relation = link.partition(";")
-        if 'rel="next"' in relation:
-            page = url.strip().strip("<>")
-            return page if _origin(page) == _origin(address.api_url) else None
-    return None

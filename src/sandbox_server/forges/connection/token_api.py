@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from sandbox_server.forges.connection.answers import Answer
@@ -7,8 +7,8 @@ from sandbox_server.forges.connection.client import (
     Call,
     ForgeAddress,
     ForgeClient,
-    next_page,
 )
+from sandbox_server.forges.connection.pages import Pages, read_pages
 
 T = TypeVar("T")
 
@@ -55,18 +55,29 @@ class TokenApi:
         about: str,
         params: Mapping[str, str | int] | None = None,
     ) -> list[T]:
-        """List all pages, at most a thousand items."""
-        found: list[T] = []
-        page = path
-        wanted: Mapping[str, str | int] = {**self._page, **(params or {})}
-        for _ in range(_MOST_PAGES):
-            answer = await self._send(Call(method="GET", path=page, about=about, params=wanted))
-            found += answer.read(list[model])  # type: ignore[valid-type]
-            following = next_page(answer, self.address)
-            if following is None:
-                break
-            page, wanted = following, {}
-        return found
+        """List all pages, at most twenty."""
+        return (await self.list_pages(path, model, about=about, params=params)).items or []
+
+    async def list_pages(
+        self,
+        path: str,
+        model: type[T],
+        *,
+        about: str,
+        params: Mapping[str, str | int] | None = None,
+        validator: str | None = None,
+        is_last: Callable[[T], bool] = lambda _: False,
+        most: int = _MOST_PAGES,
+    ) -> Pages[T]:
+        """List pages up to one with the last item wanted, unless the first one is unchanged."""
+        call = Call(
+            method="GET",
+            path=path,
+            about=about,
+            params={**self._page, **(params or {})},
+            validator=validator,
+        )
+        return await read_pages(self._send, call, self.address, model, most=most, is_last=is_last)
 
     async def read_end(self, path: str, *, about: str, max_bytes: int) -> Answer:
         call = Call(method="GET", path=path, about=about).authorized_by(self._authorized)

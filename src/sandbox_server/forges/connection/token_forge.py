@@ -1,7 +1,7 @@
 """Base of the forges with one credential for API, git and webhooks."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -186,8 +186,3 @@ def telling_of_an_existing_pull() -> Iterator[None]:
         if _EXISTS in error.reason:
             raise PullExists(error.forge, error.reason) from None
         raise
-
-
-def since_then(found: Iterable[T | None], since: datetime) -> tuple[T, ...]:
-    """Select what happened since an instant."""
-    return tuple(each for each in found if each is not None and each.at >= since)

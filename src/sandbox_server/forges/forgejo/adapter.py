@@ -25,7 +25,6 @@ from sandbox_server.domain.tasks.forges import (
 from sandbox_server.forges.connection.answers import second_of, validated
 from sandbox_server.forges.connection.client import ForgeAddress, ForgeClient
 from sandbox_server.forges.connection.token_api import TokenApi
-from sandbox_server.forges.connection.token_forge import since_then
 from sandbox_server.forges.forgejo.deliveries import read_delivery
 from sandbox_server.forges.forgejo.models import CombinedStatus
 from sandbox_server.forges.forgejo.pulls import PAGE, ForgejoPulls
@@ -84,8 +83,9 @@ class ForgejoAdapter(ForgejoPulls):
         since: datetime,
         validator: str | None = None,
     ) -> Validated[tuple[Labelling, ...]]:
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             f"/repos/{repository.full_name}/issues",
+            IssueDocument,
             about=f"Issues labelled {label}",
             params={
                 "labels": label,
@@ -96,11 +96,9 @@ class ForgejoAdapter(ForgejoPulls):
             },
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        numbers = [each.number for each in answer.read(list[IssueDocument])]
+        numbers = [each.number for each in pages.items or ()]
         found = [await self._find_labelling(repository, number, label) for number in numbers]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        return pages.validated(found, since)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -118,16 +116,15 @@ class ForgejoAdapter(ForgejoPulls):
     async def list_new_comments(
         self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
     ) -> Validated[tuple[SubjectComment, ...]]:
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             f"/repos/{repository.full_name}/issues/comments",
+            SubjectCommentDocument,
             about="New comments",
             params={"since": second_of(since), **PAGE},
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        found = [each.subject_comment() for each in answer.read(list[SubjectCommentDocument])]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        found = [each.subject_comment() for each in pages.items or ()]
+        return pages.validated(found, since, is_sorted=True)  # oldest first
 
     async def list_comments(
         self,

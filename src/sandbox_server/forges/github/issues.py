@@ -13,7 +13,6 @@ from sandbox_server.domain.tasks.forges import (
     Validated,
 )
 from sandbox_server.forges.connection.answers import Answer, second_of
-from sandbox_server.forges.connection.token_forge import since_then
 from sandbox_server.forges.github.models import (
     CommentDocument,
     IssueDocument,
@@ -21,7 +20,7 @@ from sandbox_server.forges.github.models import (
     SubjectCommentDocument,
 )
 from sandbox_server.forges.github.permissions import CONTENTS
-from sandbox_server.forges.github.rest import PER_PAGE, GithubApi
+from sandbox_server.forges.github.rest import GithubApi
 
 _ON_COMMIT = "commit/"
 
@@ -45,18 +44,17 @@ class GithubIssues:
         since: datetime,
         validator: str | None = None,
     ) -> Validated[tuple[Labelling, ...]]:
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             repository,
             "/issues",
+            IssueDocument,
             about=f"Issues labelled {label}",
-            params={"labels": label, "since": second_of(since), "per_page": PER_PAGE},
+            params={"labels": label, "since": second_of(since)},
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        issues = [each for each in answer.read(list[IssueDocument]) if each.pull_request is None]
+        issues = [each for each in pages.items or () if each.pull_request is None]
         found = [await self._find_labelling(repository, each.number, label) for each in issues]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        return pages.validated(found, since)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -73,22 +71,17 @@ class GithubIssues:
     async def list_new_comments(
         self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
     ) -> Validated[tuple[SubjectComment, ...]]:
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             repository,
             "/issues/comments",
+            SubjectCommentDocument,
             about="New comments",
-            params={
-                "since": second_of(since),
-                "sort": "updated",
-                "direction": "desc",
-                "per_page": PER_PAGE,
-            },
+            # Oldest first: of a list that is too long, the next look reads what is left.
+            params={"since": second_of(since), "sort": "created", "direction": "asc"},
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        found = [each.subject_comment() for each in answer.read(list[SubjectCommentDocument])]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        found = [each.subject_comment() for each in pages.items or ()]
+        return pages.validated(found, since, is_sorted=True)
 
     async def list_comments(
         self,

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from sandbox_server.domain.errors import ForgeCredentialRefused
@@ -9,8 +10,8 @@ from sandbox_server.forges.connection.client import (
     Call,
     ForgeAddress,
     ForgeClient,
-    next_page,
 )
+from sandbox_server.forges.connection.pages import Pages, read_pages
 from sandbox_server.forges.github.app_tokens import GithubCredentials
 
 T = TypeVar("T")
@@ -81,19 +82,29 @@ class GithubApi:
         params: Mapping[str, str | int] | None = None,
     ) -> list[T]:
         """List all pages, at most a thousand items."""
-        found: list[T] = []
-        page = _of(repository, path)
-        wanted: Mapping[str, str | int] = {"per_page": PER_PAGE, **(params or {})}
-        for _ in range(_MOST_PAGES):
-            answer = await self.ask(
-                repository, Call(method="GET", path=page, about=about, params=wanted)
-            )
-            found += answer.read(list[model])  # type: ignore[valid-type]
-            following = next_page(answer, self.address)
-            if following is None:
-                break
-            page, wanted = following, {}
-        return found
+        pages = await self.list_pages(repository, path, model, about=about, params=params)
+        return pages.items or []
+
+    async def list_pages(
+        self,
+        repository: RepositoryFacts,
+        path: str,
+        model: type[T],
+        *,
+        about: str,
+        params: Mapping[str, str | int] | None = None,
+        validator: str | None = None,
+    ) -> Pages[T]:
+        """List all pages, at most a thousand items, unless the first one is unchanged."""
+        call = Call(
+            method="GET",
+            path=_of(repository, path),
+            about=about,
+            params={"per_page": PER_PAGE, **(params or {})},
+            validator=validator,
+        )
+        ask = partial(self.ask, repository)
+        return await read_pages(ask, call, self.address, model, most=_MOST_PAGES)
 
     async def ask(self, repository: RepositoryFacts, call: Call) -> Answer:
         """Send a request; a minted token that was revoked is minted anew, once."""

@@ -153,6 +153,10 @@ class EventNote(NoteDocument):
 
 class NoteEventDocument(ForgeModel):
     note: EventNote | None = None
+    created_at: datetime | None = None
+
+    def is_before(self, instant: datetime) -> bool:
+        return self.created_at is not None and self.created_at < instant
 
     def subject_comment(self) -> SubjectComment | None:
         note = self.note

@@ -11,7 +11,7 @@ from sandbox_server.domain.tasks.forges import (
     Validated,
 )
 from sandbox_server.forges.connection.answers import second_of
-from sandbox_server.forges.connection.token_forge import TokenForge, since_then
+from sandbox_server.forges.connection.token_forge import TokenForge
 from sandbox_server.forges.gitlab.models import (
     DiscussionDocument,
     IssueDocument,
@@ -21,6 +21,7 @@ from sandbox_server.forges.gitlab.models import (
     User,
 )
 
+_MOST_PAGES_OF_EVENTS = 100
 _PATHS = {Subject.ISSUE: "issues", Subject.PULL: "merge_requests"}
 
 
@@ -51,8 +52,9 @@ class GitlabNotes(TokenForge):
         since: datetime,
         validator: str | None = None,
     ) -> Validated[tuple[Labelling, ...]]:
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             f"/projects/{repository.external_id}/issues",
+            IssueDocument,
             about=f"Issues labelled {label}",
             params={
                 "labels": label,
@@ -62,11 +64,9 @@ class GitlabNotes(TokenForge):
             },
             validator=validator,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        numbers = [each.iid for each in answer.read(list[IssueDocument])]
+        numbers = [each.iid for each in pages.items or ()]
         found = [await self._find_labelling(repository, number, label) for number in numbers]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        return pages.validated(found, since)
 
     async def _find_labelling(
         self, repository: RepositoryFacts, number: int, label: str
@@ -83,21 +83,21 @@ class GitlabNotes(TokenForge):
         self, repository: RepositoryFacts, *, since: datetime, validator: str | None = None
     ) -> Validated[tuple[SubjectComment, ...]]:
         """List the events of comments: there is no list of the comments of a project."""
-        answer = await self._api.get(
+        pages = await self._api.list_pages(
             f"/projects/{repository.external_id}/events",
+            NoteEventDocument,
             about="New comments",
-            # Events of later days than this one.
+            # Newest first, and events of later days than this one: hours cannot be given.
             params={
                 "target_type": "note",
                 "after": (since - timedelta(days=1)).date().isoformat(),
                 "per_page": 100,
             },
             validator=validator,
+            is_last=lambda event: event.is_before(since),
+            most=_MOST_PAGES_OF_EVENTS,
         )
-        if answer.is_unchanged:
-            return Validated(value=None, validator=validator)
-        found = [each.subject_comment() for each in answer.read(list[NoteEventDocument])]
-        return Validated(value=since_then(found, since), validator=answer.validator)
+        return pages.validated([each.subject_comment() for each in pages.items or ()], since)
 
     async def list_comments(
         self,

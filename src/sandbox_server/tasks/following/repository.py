@@ -64,6 +64,18 @@ class FollowedPullRepository:
         row = (await self._session.execute(found)).one_or_none()
         return None if row is None else FollowedPull(*row)
 
+    async def is_of_open_task(self, repository_id: str, number: int) -> bool:
+        found = (
+            select(Task.id)
+            .join(PullRequest, PullRequest.task_id == Task.id)
+            .where(
+                PullRequest.repository_id == repository_id,
+                PullRequest.number == number,
+                Task.ended_at.is_(None),
+            )
+        )
+        return await self._session.scalar(found) is not None
+
     async def list_numbers(
         self, repository_id: str, *, sha: str | None = None, ref: str | None = None
     ) -> Sequence[int]:

@@ -68,20 +68,21 @@ class MissedTriggers:
             return None
         now = await self._now()
         try:
-            await self._look(row, wanted, now=now)
+            is_complete = await self._look(row, wanted, now=now)
         except (ForgeNotFound, NotSupportedByForge):
             return None
         except ForgeError as error:
             log.warning("missed triggers not read repository=%s error=%s", row.id, error)
             return repeat_at(error, now=now) or now + _INTERVAL
-        return now + _INTERVAL
+        return now + _INTERVAL if is_complete else now
 
-    async def _look(self, row: Repository, wanted: list[str], *, now: datetime) -> None:
+    async def _look(self, row: Repository, wanted: list[str], *, now: datetime) -> bool:
+        """Deliver what is new; returns whether everything was read."""
         forge = await self._forges.find_row(row.forge_id)
         if forge is None:
             raise ForgeNotFound(row.forge_id)
         adapter = await self._forges.adapter(row.forge_id)
-        since = (now - _CLOCKS_DIFFER).isoformat()
+        since, is_complete = (now - _CLOCKS_DIFFER).isoformat(), True
         for name in wanted:
             known = row.trigger_looks.get(name)
             # What was there before the trigger was set starts nothing.
@@ -91,11 +92,13 @@ class MissedTriggers:
                 found = [each for each in answer.value or () if _counts(forge, row, each)]
                 for each in found:
                     await self._deliver(row, each)
-                # As long as nothing changes, the same request costs no quota.
-                look = (
-                    {"since": since} if answer.value else {**known, "validator": answer.validator}
-                )
+                if answer.read_until is not None:
+                    look, is_complete = {"since": answer.read_until.isoformat()}, False
+                elif not answer.value and answer.validator is not None:
+                    # As long as nothing changes, the same request costs no quota.
+                    look = {**known, "validator": answer.validator}
             await self._repositories.note_look(row.id, name, look)
+        return is_complete
 
     async def _deliver(self, row: Repository, found: Labelling | SubjectComment) -> None:
         document = {"repository": row.external_id, RECONCILED: True, **_document_of(found)}

@@ -9,6 +9,7 @@ from sandbox_server.db.models import Repository, WebhookDelivery
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import ForgeError, ForgeNotFound
 from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.tasks.delivery_outcomes import NO_REPOSITORY, NOT_OURS
 from sandbox_server.domain.tasks.forges import DeliveryKind
 from sandbox_server.forges.deliveries import Deliveries
 from sandbox_server.jobs.kinds import PULL_REQUEST, REPOSITORY
@@ -57,22 +58,21 @@ class DeliveryWorker:
 
     async def work(self, job: LeasedJob) -> datetime | None:
         """Process one delivery; returns when to look again while its checks are running."""
-        row = await self._deliveries.find_open(job.subject)
-        result = None if row is None else await self._process(row)
+        found = await self._deliveries.find_open(job.subject)
+        result = None if found is None else await self._process(*found)
         if result is not None and result.look_at is not None:
             await self._deliveries.note(job.subject, result.outcome)
             return result.look_at
         await self._deliveries.finish(job.subject, None if result is None else result.outcome)
         return None
 
-    async def _process(self, row: WebhookDelivery) -> Result:
+    async def _process(self, row: WebhookDelivery, repository: Repository | None) -> Result:
         if row.repository is None:
-            return Result("Ignored: it is not about a repository.")
-        repository = await self._repositories.find_delivered(
-            row.forge_id, row.repository, full_name=row.repository_name
-        )
+            return Result(NO_REPOSITORY)
         if repository is None:
-            return Result("Ignored: the repository is not one of this server's.")
+            return Result(NOT_OURS)
+        if row.repository_name not in {None, repository.full_name}:
+            repository = await self._repositories.rename(repository, row.repository_name)
         try:
             return await self._dispatch(row, repository)
         except ForgeNotFound as error:
@@ -124,7 +124,7 @@ class DeliveryWorker:
     async def _check(
         self, row: WebhookDelivery, repository: Repository, payload: Payload
     ) -> Result:
-        async with self._sessions.begin() as session:
+        async with without_transaction(self._sessions) as session:
             found = await FollowedPullRepository(session).list_numbers(
                 repository.id, sha=row.subject or ""
             )
@@ -151,9 +151,8 @@ class DeliveryWorker:
         if row.subject is None or not row.subject.isdecimal():
             return None
         number = int(row.subject)
-        async with self._sessions.begin() as session:
-            found = await FollowedPullRepository(session).find_followed(repository.id, number)
-            if found is None or found.task.ended_at is not None:
+        async with without_transaction(self._sessions) as session:
+            if not await FollowedPullRepository(session).is_of_open_task(repository.id, number):
                 return None
             await _wake(session, repository, [number])
         return _woken([number])

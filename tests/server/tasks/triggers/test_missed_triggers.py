@@ -103,6 +103,19 @@ async def test_a_label_of_somebody_without_permission_starts_nothing(looked):
     assert await looked.tasks() == []
 
 
+async def test_a_list_that_is_too_long_for_one_look_is_read_on_at_once(looked):
+    for number, age in ((7, 30), (8, 20)):
+        looked.forge.add_comment(number, "alice", "@agent fix it", age=age * MINUTE)
+    looked.forge.longest_list = 1
+    due = await look(looked)
+    assert due - datetime.now(UTC) < MINUTE
+    assert [task.source_ref for task in await looked.tasks()] == ["7"]
+    looked.forge.longest_list = None
+    due = await look(looked)
+    assert due - datetime.now(UTC) > 59 * MINUTE
+    assert sorted(task.source_ref for task in await looked.tasks()) == ["7", "8"]
+
+
 async def test_mentions_whose_webhooks_were_lost_are_heard_once(looked):
     looked.forge.pulls[9] = pull_facts(number=9, head_ref="feature")
     for number, body in ((7, "@agent fix it"), (8, "thanks"), (9, "@agent add a test")):
