@@ -95,7 +95,12 @@ def calls_of(client):
     return {
         "create_sandbox": client.create_sandbox(template="t", timeout_s=60, wait_s=1),
         "list_sandboxes": client.list_sandboxes(
-            states=["running"], user_id="u", metadata={"a": "b"}
+            states=["running"],
+            ids=[ID],
+            template="t",
+            backend="b",
+            user_id="u",
+            metadata={"a": "b"},
         ),
         "use_session_sandbox": client.session_sandbox("s", user_id="u"),
         "get_sandbox": client.get_sandbox(ID),

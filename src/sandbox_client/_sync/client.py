@@ -106,12 +106,21 @@ class SandboxClient(Operations):
         self,
         *,
         states: Iterable[models.SandboxState | str] | None = None,
+        ids: Iterable[str] | None = None,
+        template: str | None = None,
+        backend: str | None = None,
         user_id: str | None = None,
         session_id: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Generator[Sandbox, None, None]:
-        """Give sandboxes, newest first; without states all but those that have ended."""
+        """Give sandboxes, newest first; without states or ids all but those that have ended."""
+        wanted = None if ids is None else list(ids)
+        if wanted == []:
+            return  # a query without ids would give all
         query = {
+            "id": wanted,
+            "template": template,
+            "backend": backend,
             "state": None
             if states is None
             else [models.SandboxState(state).value for state in states],

@@ -33,6 +33,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
 
 _LABELS: TypeAdapter[dict[str, str]] = TypeAdapter(Labels)
 _METADATA = "metadata."
+_MOST_IDS = 200  # as many as a page has
 
 # Bodies that may be omitted.
 NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
@@ -107,14 +108,31 @@ async def find_filter(
     request: Request,
     state: Annotated[
         list[State] | None,
-        Query(description="Filter by states. Default: every state except `stopped` and `failed`."),
+        Query(
+            description="Filter by states. Default: every state except `stopped` and `failed`, or every state with `id`."
+        ),
     ] = None,
+    id: Annotated[  # noqa: A002 - the name of the parameter
+        list[Name] | None,
+        Query(
+            max_length=_MOST_IDS,
+            description="Only sandboxes with these ids; unknown ones are left out. Repeatable.",
+        ),
+    ] = None,
+    template: Annotated[Name | None, Query()] = None,
+    backend: Annotated[Name | None, Query()] = None,
     user_id: Annotated[Name | None, Query()] = None,
     session_id: Annotated[Name | None, Query()] = None,
 ) -> SandboxFilter:
-    states = frozenset(State) - ENDED if state is None else frozenset(state)
+    default = frozenset(State) if id else frozenset(State) - ENDED
     return SandboxFilter(
-        states=states, user_id=user_id, session_id=session_id, labels=_labels(request)
+        states=default if state is None else frozenset(state),
+        ids=None if id is None else frozenset(id),
+        template=template,
+        backend=backend,
+        user_id=user_id,
+        session_id=session_id,
+        labels=_labels(request),
     )
 
 

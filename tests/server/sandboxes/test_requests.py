@@ -59,6 +59,26 @@ async def test_list__is_filtered_by_the_query(admin, sessions, tenant_id):
     assert await ids(admin, user_id="u", session_id="t") == []
 
 
+async def test_list__is_filtered_by_template_and_backend(admin, sessions, tenant_id):
+    for name in ("engine", "e2b"):
+        await add_backend(sessions, name)
+    match = await add_sandbox(sessions, tenant_id, template="agent", backend="engine")
+    other = await add_sandbox(sessions, tenant_id, template="base", backend="e2b")
+    assert await ids(admin, template="agent") == [match.id]
+    assert await ids(admin, backend="e2b") == [other.id]
+    assert await ids(admin, template="agent", backend="e2b") == []
+
+
+async def test_list__many_ids_are_read_at_once_in_every_state(admin, sessions, tenant_id):
+    running = await add_sandbox(sessions, tenant_id)
+    ended = {"state": State.FAILED, "target": Target.GONE, "ended_at": now()}
+    failed = await add_sandbox(sessions, tenant_id, **ended)
+    await add_sandbox(sessions, tenant_id)
+    assert await ids(admin, id=[running.id, "nosuch", failed.id]) == [failed.id, running.id]
+    assert await ids(admin, id=[running.id, failed.id], state="failed") == [failed.id]
+    assert await ids(admin, id=["nosuch"]) == []
+
+
 async def test_list__states_can_be_combined_and_ended_ones_must_be_named(
     admin, sessions, tenant_id
 ):
@@ -73,6 +93,7 @@ async def test_list__states_can_be_combined_and_ended_ones_must_be_named(
 REFUSED_LISTS = {
     "state": {"state": "asleep"},
     "limit": {"limit": "0"},
+    "id": {"id": ["x"] * 201},
     "cursor": {"cursor": "x"},
     "user_id": {"user_id": "u" * 201},
     "session_id": {"session_id": ""},

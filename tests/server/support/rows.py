@@ -33,8 +33,13 @@ async def add_backend(sessions, name="local", **fields):
 
 
 async def add_sandbox(sessions, tenant_id, **fields):
-    plain = {"state": State.RUNNING, "target": Target.RUNNING, "expires_at": now() + HOUR}
-    row = Sandbox(id=new_id(), tenant_id=tenant_id, template="base", timeout=HOUR, **plain | fields)
+    plain = {
+        "template": "base",
+        "state": State.RUNNING,
+        "target": Target.RUNNING,
+        "expires_at": now() + HOUR,
+    }
+    row = Sandbox(id=new_id(), tenant_id=tenant_id, timeout=HOUR, **plain | fields)
     async with sessions.begin() as session:
         session.add(row)
     return row

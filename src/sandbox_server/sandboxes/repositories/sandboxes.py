@@ -45,6 +45,9 @@ class SandboxFilter:
     """A filter of a tenant's sandboxes; ended ones are listed only if their state is named."""
 
     states: frozenset[State] = _LIVING
+    ids: frozenset[str] | None = None
+    template: str | None = None
+    backend: str | None = None
     user_id: str | None = None
     session_id: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
@@ -112,6 +115,12 @@ class SandboxRepository:
         query = select(Sandbox).where(Sandbox.tenant_id == tenant_id, _is_in(wanted.states))
         if before is not None:
             query = query.where(Sandbox.id < before)
+        if wanted.ids is not None:
+            query = query.where(Sandbox.id.in_(wanted.ids))
+        if wanted.template is not None:
+            query = query.where(Sandbox.template == wanted.template)
+        if wanted.backend is not None:
+            query = query.where(Sandbox.backend == wanted.backend)
         if wanted.user_id is not None:
             query = query.where(Sandbox.user_id == wanted.user_id)
         if wanted.session_id is not None:
