@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run check test proofs image-proofs image-test release-test lint lint-style lint-types lint-imports lint-structure lint-client format bench compat schema-proofs examples openapi docs clean
+.PHONY: help install run check test proofs image-proofs image-test release-test lint lint-style lint-types lint-imports lint-structure lint-client lint-web web web-dev format bench compat schema-proofs examples openapi docs clean
 
 PYTHON := .venv/bin/python
 
@@ -13,6 +13,7 @@ run: install ## Start the server with its database and the engine; ARGS are its 
 	@scripts/run $(ARGS)
 
 check: lint ## Check the code, and run the tests that need neither root nor the engine; ARGS are pytest's
+	@scripts/web test
 	@$(PYTHON) scripts/test check $(ARGS)
 
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
@@ -36,7 +37,7 @@ release-test: install ## Install the wheel into an empty environment and serve f
 	@$(PYTHON) scripts/test release-test $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint-types lint-style lint-imports lint-structure lint-client
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint-types lint-style lint-imports lint-structure lint-client lint-web
 
 lint-style:
 	@$(PYTHON) -m ruff check
@@ -53,6 +54,15 @@ lint-structure:
 
 lint-client:
 	@$(PYTHON) scripts/unasync --check
+
+lint-web:
+	@scripts/web lint
+
+web: install ## Build the web interface; the server serves it at /ui/
+	@scripts/web
+
+web-dev: install ## Serve the web interface while it is edited, with the API of the server at SANDBOX_SERVER_URL
+	@scripts/web dev
 
 format: install ## Rewrite the code in the project's style
 	@$(PYTHON) -m ruff check --fix

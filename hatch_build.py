@@ -6,11 +6,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class PageHook(BuildHookInterface[Any]):
-    """Has what is built contain what the page has of others, where npm's registry answers."""
+    """Adds the web interface and third-party files of the pages to what is built, if npm's registry answers."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
         if version == "editable":  # scripts/install does it
             return
-        fetching = ["scripts/vendor", sys.executable]
-        if subprocess.run(fetching, cwd=self.root, check=False).returncode != 0:  # noqa: S603 - our own
-            self.app.display_warning("Without npm's registry: the page will have no terminals.")
+        for program in (["scripts/vendor"], ["scripts/web", "build"]):
+            done = subprocess.run([*program, sys.executable], cwd=self.root, check=False)  # noqa: S603 - our own
+            if done.returncode != 0:
+                self.app.display_warning(f"{program[0]} failed: the web pages will be incomplete.")

@@ -72,6 +72,7 @@ from sandbox_server.terminals import api as terminals
 from sandbox_server.tools import api as mcp
 from sandbox_server.verbs import api as verbs
 from sandbox_server.web import api as page
+from sandbox_server.web import interface
 
 # In the order of the OpenAPI document.
 _ROUTES = (
@@ -105,7 +106,7 @@ _ROUTES = (
         webhooks,
     ),
     *(browserbase_contents, browserbase_session_files, browserbase_sessions, browserbase),
-    *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
+    *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, interface, docs, verbs),
 )
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -58,6 +58,13 @@ def test_wheel__contains_third_party_files_of_the_page(wheel):
         assert there or not vendor.exists()
 
 
+def test_wheel__contains_the_web_interface(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "sandbox_server/web/built/index.html" in names
+    assert any(name.startswith("sandbox_server/web/built/assets/index-") for name in names)
+
+
 def test_wheel__each_program_prints_the_projects_version(installation, wheel, version):
     assert f"-{version}-" in wheel.name
     for program in ("sandbox-server", "sandbox-engine"):

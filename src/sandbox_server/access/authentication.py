@@ -13,9 +13,9 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.proxy.targets import PublicAddress
 
-PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
+PUBLIC_PATHS = frozenset({"/", "/ui", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
 # Webhooks are signed. Below /git/ sandboxes identify themselves as git clients do; see git/endpoint/access.py.
-_PUBLIC_PREFIXES = ("/docs/", "/page/", "/v1/webhooks/", "/git/")
+_PUBLIC_PREFIXES = ("/docs/", "/page/", "/ui/", "/v1/webhooks/", "/git/")
 
 
 class PathTokens(Protocol):

@@ -13,6 +13,7 @@ from sandbox_server.proxy.credentials import LOGIN_COOKIE, SECURE_LOGIN_COOKIE
 from sandbox_server.proxy.targets import PublicAddress
 
 _HTTPS = "https://"
+_PAGE_HEADER = "x-sandbox-page"
 
 
 def find_login(scope: Scope, public: PublicAddress) -> str | None:
@@ -82,7 +83,8 @@ def require_same_origin(scope: Scope, public: PublicAddress) -> None:
 
     Browsers send a cookie with requests from every page of the same site, including pages of sandboxes and of other
     ports of the host. At least one header must prove the origin and none may contradict it: `Sec-Fetch-Site` (absent
-    without TLS), `Origin` (absent on reads) or `Referer`.
+    without TLS), `Origin` (absent on reads), `Referer`, or `X-Sandbox-Page: 1`, which scripts of other origins can send
+    only together with their `Origin`.
     """
     headers, own = Headers(scope=scope), own_origin(scope, public)
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -103,3 +105,4 @@ def _proofs(scope: Scope, headers: Headers, own: str) -> Iterator[bool]:
         yield headers.get("sec-fetch-site") == "same-origin"
         # The page's exact URL: pages of sandboxes are served from this origin too, below a path.
         yield headers.get("referer") == f"{own}/"
+        yield headers.get(_PAGE_HEADER) == "1"
