@@ -90,7 +90,7 @@ RUN [ "$WITH_OFFICE" = 0 ] || { \
 ARG WITH_WARM_BROWSER=0
 RUN [ "$WITH_WARM_BROWSER" = 0 ] || { \
         apt-get update -qq \
-        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io chromium-driver >/dev/null \
+        && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io chromium-driver ffmpeg >/dev/null \
         && apt-get clean \
         && rm -rf /var/lib/apt/lists/* \
         && touch /opt/sandbox/warm-browser; \

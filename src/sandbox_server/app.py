@@ -28,6 +28,7 @@ from sandbox_server.browserbase.connect import CONNECT_ROUTE, ConnectRoute
 from sandbox_server.browserbase.errors import BrowserbaseErrors
 from sandbox_server.browsers import api as browsers
 from sandbox_server.browsers import api_links as browser_links
+from sandbox_server.browsers import api_records as browser_records
 from sandbox_server.browsers.api_links import ROUTE_PATH as BROWSER_PATH
 from sandbox_server.browsers.api_links import BrowserRoute
 from sandbox_server.commands import api as commands
@@ -92,6 +93,7 @@ _ROUTES = (
         desktop_viewer,
         snapshots,
         browsers,
+        browser_records,
         templates,
         capabilities,
         configuration,

@@ -11,10 +11,16 @@ from sandbox_server.browsers.keeping import SessionContents
 from sandbox_server.browsers.policies import SessionPolicies, WebDriverClients
 from sandbox_server.browsers.preparation import SessionPreparation
 from sandbox_server.browsers.reconciler import SessionReconciler
+from sandbox_server.browsers.records.connector import BrowserConnector
+from sandbox_server.browsers.records.recorders import SessionRecorders
+from sandbox_server.browsers.records.recordings import SessionRecordings
+from sandbox_server.browsers.records.session_logs import SessionLogs
+from sandbox_server.browsers.records.store import RecordKind, RecordStore
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.session import Sessions
 from sandbox_server.files.file_access import FileAccess
 from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
 
 
@@ -30,17 +36,22 @@ class BrowserServices:
     contexts: BrowserContexts
     extensions: BrowserExtensions
     projects: Projects
+    recorders: SessionRecorders
+    logs: SessionLogs
+    recordings: SessionRecordings
     reconciler: SessionReconciler
 
 
 def build_browser_services(
-    sessions: Sessions, vault: Vault, controller: SandboxController
+    settings: Settings, sessions: Sessions, vault: Vault, controller: SandboxController
 ) -> BrowserServices:
     files, file_access = BrowserFiles(sessions, vault), FileAccess(controller)
     browsers, drivers = BrowserSessions(sessions, controller, files), SessionDrivers(sessions)
     downloads = SessionDownloads(file_access, files)
     contents = SessionContents(sessions, SessionPreparation(file_access, files), downloads)
-    policies = SessionPolicies(browsers, drivers)
+    store = RecordStore(sessions, vault, _limits(settings))
+    recorders = SessionRecorders(sessions, store, BrowserConnector(controller))
+    policies = SessionPolicies(browsers, drivers, recorders)
     return BrowserServices(
         sessions=browsers,
         drivers=drivers,
@@ -50,5 +61,18 @@ def build_browser_services(
         contexts=BrowserContexts(sessions),
         extensions=BrowserExtensions(sessions, files),
         projects=Projects(sessions),
+        recorders=recorders,
+        logs=SessionLogs(store),
+        recordings=SessionRecordings(store),
         reconciler=SessionReconciler(sessions, contents),
     )
+
+
+def _limits(settings: Settings) -> dict[RecordKind, int]:
+    """Divide the bytes of a session's logs between its messages and its entries."""
+    logs = settings.browser_log_mb * 2**20
+    return {
+        RecordKind.MESSAGES: logs - logs // 4,
+        RecordKind.ENTRIES: logs // 4,
+        RecordKind.FRAMES: settings.browser_recording_mb * 2**20,
+    }

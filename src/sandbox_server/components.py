@@ -19,6 +19,9 @@ from sandbox_server.browsers.cdp.proxy import CdpProxy
 from sandbox_server.browsers.contents import BrowserContexts, BrowserExtensions
 from sandbox_server.browsers.downloads import SessionDownloads
 from sandbox_server.browsers.drivers import SessionDrivers
+from sandbox_server.browsers.records.recorders import SessionRecorders
+from sandbox_server.browsers.records.recordings import SessionRecordings
+from sandbox_server.browsers.records.session_logs import SessionLogs
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.browsers.tokens import BrowserTokens
 from sandbox_server.browsers.urls import BrowserLinks
@@ -152,6 +155,9 @@ class Components:
     browser_sessions: BrowserSessions
     session_drivers: SessionDrivers
     session_downloads: SessionDownloads
+    session_recorders: SessionRecorders
+    session_logs: SessionLogs
+    session_recordings: SessionRecordings
     browser_contexts: BrowserContexts
     browser_extensions: BrowserExtensions
     browser_projects: Projects
@@ -269,6 +275,9 @@ def build_components(core: Core) -> Components:
         browser_sessions=browsers.sessions,
         session_drivers=browsers.drivers,
         session_downloads=browsers.downloads,
+        session_recorders=browsers.recorders,
+        session_logs=browsers.logs,
+        session_recordings=browsers.recordings,
         browser_contexts=browsers.contexts,
         browser_extensions=browsers.extensions,
         browser_projects=browsers.projects,

@@ -250,6 +250,22 @@ class Settings(BaseSettings):
             "output continues."
         ),
     )
+    browser_log_mb: int = Field(
+        4,
+        ge=0,
+        le=1024,
+        description=(
+            "Logs to keep per browser session, in MiB as compressed: their beginning and their end. 0 keeps none."
+        ),
+    )
+    browser_recording_mb: int = Field(
+        32,
+        ge=0,
+        le=10_240,
+        description=(
+            "Pictures to keep per recorded browser session, in MiB: its beginning and its end. 0 records none."
+        ),
+    )
     save_days: int = Field(
         30, ge=0, description="Days to keep the saved work of tasks that have ended."
     )

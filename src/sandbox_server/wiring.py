@@ -254,7 +254,7 @@ def _assemble(
             snapshots=use_cases.snapshots,
         )
     )
-    browsers = build_browser_services(sessions, vault, controller)
+    browsers = build_browser_services(settings, sessions, vault, controller)
     scheduler.add_handlers({BROWSER_SESSION: browsers.reconciler.reconcile})
     desktops = build_desktop_services(
         sessions,
@@ -331,6 +331,9 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         recordings_task = group.create_task(server.components.recordings.run(), name="recordings")
         streams_task = group.create_task(server.components.streams.run(), name="streams")
         port_proxy_task = group.create_task(server.components.port_proxy.run(), name="port proxy")
+        recorders_task = group.create_task(
+            server.components.session_recorders.run(), name="recorders"
+        )
         drivers_task = group.create_task(server.components.session_drivers.run(), name="drivers")
         service_logs_task = group.create_task(
             server.components.service_logs.run(), name="service logs"
@@ -347,6 +350,7 @@ async def _background_tasks(server: Server, notifications: Notifications) -> Asy
         streams_task.cancel()
         port_proxy_task.cancel()
         drivers_task.cancel()
+        recorders_task.cancel()
         server.components.port_proxy.close()
         server.components.service_health.close()
         server.components.interpreter_connections.close()

@@ -45,6 +45,30 @@ class Browsers(Tasks):
         request = call("POST", f"{_path(browser_id)}/release", may_repeat=True)
         return self._transport.fetch(models.BrowserRead, request)
 
+    def browser_logs(
+        self, browser_id: str, *, kind: models.BrowserLogKind | str | None = None
+    ) -> Generator[models.BrowserLogEntry, None, None]:
+        """List what the pages of a session wrote to their consoles, requested and failed at."""
+        named = None if kind is None else models.BrowserLogKind(kind).value
+        return list_all(
+            self._transport,
+            f"{_path(browser_id)}/logs",
+            models.Page[models.BrowserLogEntry],
+            {"kind": named},
+        )
+
+    def browser_recordings(self, browser_id: str) -> list[models.BrowserRecordingRead]:
+        """List the pages of a session that were recorded."""
+        request = call("GET", f"{_path(browser_id)}/recordings")
+        page = self._transport.fetch(models.Page[models.BrowserRecordingRead], request)
+        return page.items
+
+    def browser_frame(self, browser_id: str, page: int, at_s: float) -> bytes:
+        """Get the picture that a page showed at a second of its recording, as JPEG."""
+        query: Query = {"at_s": at_s}
+        request = call("GET", f"{_path(browser_id)}/recordings/{page}/frame", query=query)
+        return (self._transport.send(request)).content
+
 
 def _path(browser_id: str) -> str:
     return f"/v1/browsers/{segment(browser_id)}"

@@ -117,6 +117,10 @@ class BrowserExtensionNotFound(NotFound):
     code = "browser-extension-not-found"
 
 
+class BrowserRecordingNotFound(NotFound):
+    code = "browser-recording-not-found"
+
+
 class BrowserProjectNotFound(NotFound):
     code = "browser-project-not-found"
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from sandbox_client.models.agent_runs import AgentRunState as AgentRunState
     from sandbox_client.models.agent_runs import PermissionMode as PermissionMode
     from sandbox_client.models.browsers import BrowserCreate as BrowserCreate
+    from sandbox_client.models.browsers import BrowserLogEntry as BrowserLogEntry
+    from sandbox_client.models.browsers import BrowserLogKind as BrowserLogKind
     from sandbox_client.models.browsers import BrowserRead as BrowserRead
+    from sandbox_client.models.browsers import BrowserRecordingRead as BrowserRecordingRead
     from sandbox_client.models.browsers import BrowserState as BrowserState
     from sandbox_client.models.code import CodeContext as CodeContext
     from sandbox_client.models.code import CodeContextCreate as CodeContextCreate
@@ -241,7 +244,10 @@ _WHERE = {
     "BrowserCreate": "browsers",
     "BrowserLinkCreate": "ports",
     "BrowserLinkRead": "ports",
+    "BrowserLogEntry": "browsers",
+    "BrowserLogKind": "browsers",
     "BrowserRead": "browsers",
+    "BrowserRecordingRead": "browsers",
     "BrowserState": "browsers",
     "CapabilityMatrix": "templates",
     "CheckoutState": "sandboxes",

@@ -38,6 +38,13 @@ class BrowserCreate(RequestModel):
         default=False,
         description="Whether the session continues after its last driver has disconnected.",
     )
+    log: bool = Field(
+        default=True,
+        description="Whether to log CDP messages, and what pages write to their consoles, request and fail at.",
+    )
+    record: bool = Field(
+        default=False, description="Whether to record pictures of the pages, up to five a second."
+    )
     metadata: Labels = Field(default_factory=dict)
     user_id: Name | None = None
     priority: int = Field(default=0, ge=-100, le=100, strict=True)
@@ -72,3 +79,39 @@ class BrowserRead(ResponseModel):
     live_url: str | None = Field(
         default=None, description="URL that shows the browser to people; as `cdp_url`."
     )
+
+
+class BrowserLogKind(StrEnum):
+    CONSOLE = "console"
+    NETWORK = "network"
+    ERROR = "error"
+    PAGE = "page"
+    CAPTCHA = "captcha"
+
+
+class BrowserLogEntry(ResponseModel):
+    """An entry of the log of a browser session."""
+
+    at: datetime
+    page: int = Field(description="Number of the page in its session.")
+    kind: BrowserLogKind
+    text: str = Field(
+        description="The message. Of a request: why it failed, or the text of its status."
+    )
+    level: str | None = Field(
+        description="Level of a message, such as `log`, `warning` or `error`."
+    )
+    url: str | None
+    method: str | None = Field(description="HTTP method of a request.")
+    status: int | None = Field(description="HTTP status of a response.")
+    resource_type: str | None = Field(description="Type of a request, such as `Document` or `XHR`.")
+    duration_ms: int | None
+
+
+class BrowserRecordingRead(ResponseModel):
+    """The recording of a page of a browser session."""
+
+    page: int = Field(description="Number of the page in its session.")
+    url: str = Field(description="The URL that the page showed last.")
+    started_at: datetime
+    ended_at: datetime = Field(description="The instant of the last picture.")

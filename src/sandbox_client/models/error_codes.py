@@ -55,6 +55,7 @@ _TABLE = (
     ErrorCode("browser-context-in-use", 409, "Browser context is in use"),
     ErrorCode("browser-context-not-found", 404, "Browser context not found"),
     ErrorCode("browser-extension-not-found", 404, "Browser extension not found"),
+    ErrorCode("browser-recording-not-found", 404, "Browser recording not found"),
     ErrorCode("browser-project-not-found", 404, "Project not found"),
     ErrorCode("browserbase-path-not-found", 404, "Not in Browserbase's API"),
     ErrorCode("feature-unavailable", 501, "Not available on this server"),

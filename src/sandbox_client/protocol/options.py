@@ -57,6 +57,8 @@ class BrowserOptions(TypedDict, total=False):
     template: str | None
     timeout_s: float
     keep_alive: bool
+    log: bool
+    record: bool
     metadata: Mapping[str, str]
     user_id: str | None
     priority: int

@@ -6,15 +6,20 @@ from fastapi import APIRouter, Body, Query
 from sandbox_server.browserbase.api_session_files import BrowserSessionsDep, LiveUrlsDep
 from sandbox_server.browserbase.models import SessionBody, SessionStatus, SessionUpdateBody
 from sandbox_server.browserbase.requests import read_metadata_query, read_session_request
-from sandbox_server.browserbase.views import view_session
+from sandbox_server.browserbase.views import view_recorded_page, view_session
+from sandbox_server.browsers.records.recordings import SessionRecordings
+from sandbox_server.browsers.records.session_logs import SessionLogs
 from sandbox_server.domain.computers.browsers import SessionState
 from sandbox_server.domain.errors import FeatureUnavailable
-from sandbox_server.http.deps import BrowserIdPath, Operator, Reader
+from sandbox_server.http.deps import BrowserIdPath, Operator, Reader, depends_on
 from sandbox_server.http.json_body import JsonRoute
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/browserbase/v1/sessions", include_in_schema=False
 )
+
+SessionLogsDep = Annotated[SessionLogs, depends_on(SessionLogs)]
+SessionRecordingsDep = Annotated[SessionRecordings, depends_on(SessionRecordings)]
 
 # Clients give up after 60 s; a session without a slot until then is answered as pending.
 _WAIT = timedelta(seconds=45)
@@ -81,22 +86,33 @@ async def get_recording(
 
 @router.get("/{browser_id}/replays")
 async def get_replays(
-    browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
+    browser_id: BrowserIdPath,
+    caller: Reader,
+    browsers: BrowserSessionsDep,
+    recordings: SessionRecordingsDep,
 ) -> dict[str, Any]:
-    """Return no pages: sessions are not recorded."""
-    await browsers.get(caller, browser_id)
-    return {"pageCount": 0, "pages": []}
+    """List the pages of which there are pictures."""
+    row = await browsers.get(caller, browser_id)
+    pages = [view_recorded_page(each) for each in await recordings.list_pages(row)]
+    return {"pageCount": len(pages), "pages": pages}
 
 
 @router.get("/{browser_id}/logs")
+async def list_logs(
+    browser_id: BrowserIdPath, caller: Operator, browsers: BrowserSessionsDep, logs: SessionLogsDep
+) -> list[dict[str, Any]]:
+    """List the CDP messages of a session's drivers, oldest first."""
+    return await logs.list_messages(await browsers.get(caller, browser_id))
+
+
 @router.get("/{browser_id}/recording/downloads")
 @router.post("/{browser_id}/recording/downloads")
 @router.get("/{browser_id}/replays/{page_id}")
 async def refuse_recordings(
     browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
 ) -> None:
-    """Refuse what only a recorded session has."""
+    """Refuse videos."""
     await browsers.get(caller, browser_id)
     raise FeatureUnavailable(
-        "This server does not record sessions: there are no logs and no videos."
+        "This server makes no videos. Pictures are at GET /v1/browsers/{id}/recordings."
     )

@@ -34,6 +34,7 @@ class BrowserSettings(BrowserbaseBody):
     allowed_domains: list[str] = Field(default_factory=list)
     ignore_certificate_errors: bool = False
     log_session: bool = True
+    record_session: bool = True
 
 
 class ProxyConfig(BrowserbaseBody):

@@ -22,6 +22,8 @@ def read_session_request(body: SessionBody) -> SessionRequest:
         timeout=DEFAULT_TIMEOUT if body.timeout is None else timedelta(seconds=body.timeout),
         keep_alive=body.keep_alive,
         metadata=body.user_metadata,
+        log=settings.log_session,
+        record=settings.record_session,
         settings={"region": body.region, "flags": _flags(settings)},
         proxies=_proxies(body.proxies),
         extension_id=body.extension_id or settings.extension_id,

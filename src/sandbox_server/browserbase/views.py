@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox_server.browserbase.projects import Project, project_id_of
+from sandbox_server.browsers.records.recordings import PageRecording
 from sandbox_server.browsers.urls import BrowserUrls
 from sandbox_server.db.models import BrowserContext, BrowserExtension, BrowserSession
 
@@ -49,6 +50,15 @@ def view_page(target: Mapping[str, Any], live_url: str) -> dict[str, str]:
         "faviconUrl": target.get("faviconUrl", ""),
         "debuggerUrl": live_url,
         "debuggerFullscreenUrl": live_url,
+    }
+
+
+def view_recorded_page(recording: PageRecording) -> dict[str, Any]:
+    return {
+        "pageId": str(recording.page),
+        "url": recording.url,
+        "startTimeMs": recording.first_ms,
+        "endTimeMs": recording.last_ms,
     }
 
 

@@ -3,7 +3,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
-from sandbox_client.models import BrowserCreate, BrowserRead, BrowserState, Page
+from sandbox_client.models import (
+    BrowserCreate,
+    BrowserRead,
+    BrowserState,
+    Page,
+)
 from sandbox_server.browsers.service import BrowserSessions, SessionRequest
 from sandbox_server.browsers.urls import BrowserLinks
 from sandbox_server.db.models import BrowserSession

@@ -3,6 +3,7 @@ import re
 
 from sandbox_server.browsers.cdp.policy import CdpPolicy, Direction, SandboxPolicy
 from sandbox_server.browsers.drivers import SessionDrivers
+from sandbox_server.browsers.records.recorders import SessionRecorders
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.models import BrowserSession, Sandbox
 from sandbox_server.domain.computers.browsers import (
@@ -22,9 +23,12 @@ _SESSION = re.compile(r"/webdriver/session/[^/]+/?")
 class SessionPolicies:
     """Finds the policy of a browser: that of its session, if it has one."""
 
-    def __init__(self, browsers: BrowserSessions, drivers: SessionDrivers) -> None:
+    def __init__(
+        self, browsers: BrowserSessions, drivers: SessionDrivers, recorders: SessionRecorders
+    ) -> None:
         self._browsers = browsers
         self._drivers = drivers
+        self._recorders = recorders
 
     async def find(self, row: Sandbox) -> CdpPolicy:
         """Find the policy for one connection; raises if the session has ended."""
@@ -36,7 +40,7 @@ class SessionPolicies:
             return SandboxPolicy()
         if session.state in SESSION_ENDED:
             raise BrowserSessionEnded(session.id, session.state_reason)
-        return SessionPolicy(session, self._drivers)
+        return SessionPolicy(session, self._drivers, self._recorders)
 
 
 class WebDriverClients:
@@ -54,15 +58,21 @@ class WebDriverClients:
         if method == "DELETE" and _SESSION.fullmatch(path):
             self._drivers.quit(policy.session_id)
         else:
+            policy.record_pages()
             self._drivers.touch(policy.session_id)
 
 
 class SessionPolicy:
     """The policy of one connection to the browser of a session."""
 
-    def __init__(self, row: BrowserSession, drivers: SessionDrivers) -> None:
+    def __init__(
+        self, row: BrowserSession, drivers: SessionDrivers, recorders: SessionRecorders
+    ) -> None:
         self.session_id = row.id
+        self._row = row
         self._drivers = drivers
+        self._recorders = recorders
+        self._records_messages = recorders.records_messages(row)
         self._driver_id: str | None = None
         self.keep_alive = row.keep_alive
         self.downloads = downloads_directory(row.id)
@@ -70,6 +80,11 @@ class SessionPolicy:
 
     def on_driver_connected(self) -> None:
         self._driver_id = self._drivers.connect(self.session_id)
+        self.record_pages()
+
+    def record_pages(self) -> None:
+        """Record the pages of the session until it ends."""
+        self._recorders.begin(self._row)
 
     def on_driver_left(self) -> None:
         if self._driver_id is not None:
@@ -78,8 +93,16 @@ class SessionPolicy:
     def on_close_requested(self) -> None:
         self._drivers.close(self.session_id)
 
-    def record(self, direction: Direction, message: bytes, page_id: str | None) -> None:  # noqa: ARG002 - of the protocol
-        """Note the names of downloads, whose files may be named by their GUID."""
+    def record(self, direction: Direction, message: bytes, page_id: str | None) -> None:
+        """Note messages of drivers, and the names of downloads, whose files may be named by their GUID."""
+        if self._records_messages and self._driver_id is not None:
+            self._recorders.note_message(
+                self.session_id,
+                message,
+                connection=self._driver_id,
+                direction=direction,
+                target_id=page_id,
+            )
         if direction is Direction.BROWSER and _DOWNLOAD in message:
             named = find_download(message)
             if named is not None:

@@ -51,6 +51,8 @@ class SessionRequest:
     extension_id: str | None = None
     context_id: str | None = None
     context_persist: bool = False
+    log: bool = True
+    record: bool = False
     user_id: str | None = None
     priority: int = 0
     queue_timeout: timedelta | None = None
@@ -199,6 +201,8 @@ def _row(
             **wanted.settings,
             "extension_id": wanted.extension_id,
             "has_proxies": bool(wanted.proxies),
+            "logs": wanted.log,
+            "recording": wanted.record,
         },
         context_id=wanted.context_id,
         context_persist=wanted.context_persist,

@@ -23,6 +23,7 @@ INSIDE = tuple(
 CONTENTS = (
     "/v1/sandboxes/{sandbox_id}/desktop/screenshot",
     "/v1/sandboxes/{sandbox_id}/desktop/recordings",
+    "/v1/browsers/{browser_id}/recordings",
     *(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive")),
     *("/v1/tasks/{task_id}/diff", "/v1/tasks/{task_id}/saves/{number}/content"),
 )

@@ -175,3 +175,31 @@ async def test_driver__of_a_stopping_server_may_come_back(bb, begin, outside, ro
     assert (await row_of(made.id)).left_at is None
     assert await drivers_of(made.id) == 1
     await bb.sessions.update(made.id, status="REQUEST_RELEASE")
+
+
+async def test_driver__its_messages_are_logged_and_readable_after_the_end(bb, begin, outside):
+    made = await begin()
+    silent = await begin(browser_settings={"log_session": False})
+    for each in (made, silent):
+        async with attached(each.connect_url) as driver:
+            await driver.recv()
+            await driver.send(
+                json.dumps({"id": 5, "method": "Page.navigate", "params": {"url": "x"}})
+            )
+            await driver.recv()
+        await bb.sessions.update(each.id, status="REQUEST_RELEASE")
+
+    async def is_logged():
+        return any(each.method == "Page.navigate" for each in await bb.sessions.logs.list(made.id))
+
+    await until(is_logged, timeout=30)
+    [entry] = [
+        each for each in await bb.sessions.logs.list(made.id) if each.method == "Page.navigate"
+    ]
+    assert entry.request is not None
+    assert (entry.request.params, entry.page_id) == ({"url": "x"}, 0)
+    assert await bb.sessions.logs.list(silent.id) == []
+    async with outside.api() as api:
+        assert (await api.get(f"/v1/browsers/{made.id}/logs")).json()["items"] == []
+        frame = await api.get(f"/v1/browsers/{made.id}/recordings/0/frame", params={"at_s": 0})
+        assert (frame.status_code, frame.json()["code"]) == (404, "browser-recording-not-found")

@@ -102,6 +102,9 @@ ROWS = {
         INSERT INTO tickets (hash, tenant_id, key_id, scope, sandbox_id, expires_at)
             VALUES ('\x1d', 't', 'k', 'desktop-view', 's-running', '2027-01-01Z');
         INSERT INTO desktop_links (id, sandbox_id, ticket_hash, mode) VALUES ('v', 's-running', '\x1d', 'view')""",
+    "0026": r"""
+        INSERT INTO browser_records (id, session_id, kind, size, first_ms, last_ms, content_sealed)
+            VALUES ('br', 'x', 'entries', 1, 1, 1, '\x0e')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

@@ -164,7 +164,7 @@ async def core(
         repositories=task_parts.repositories,
         task_services=build_task_services(task_parts),
         git_endpoint=task_parts.git.endpoint,
-        browsers=build_browser_services(sessions, vault, use_cases.controller),
+        browsers=build_browser_services(settings, sessions, vault, use_cases.controller),
         desktop_services=build_desktop_services(
             sessions,
             backends,

@@ -7,6 +7,7 @@ from sandbox_server.db.models.browsers import (
     BrowserDriver,
     BrowserExtension,
     BrowserFilePart,
+    BrowserRecord,
     BrowserSession,
 )
 from sandbox_server.db.models.columns import Row
@@ -39,6 +40,7 @@ __all__ = [
     "BrowserDriver",
     "BrowserExtension",
     "BrowserFilePart",
+    "BrowserRecord",
     "BrowserSession",
     "Command",
     "CommandOutput",

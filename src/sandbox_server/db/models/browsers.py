@@ -54,6 +54,9 @@ class BrowserSession(Row):
     context_id: Mapped[Id | None]
     context_persist: Mapped[Switch]
     downloads: Mapped[Document]  # names of downloads by their GUID
+    pages: Mapped[Document]  # numbers of pages by the ids of their targets
+    recorder_id: Mapped[Id | None]  # the server that records the pages
+    recorder_until: Mapped[datetime | None]
 
 
 class BrowserDriver(Row):
@@ -101,4 +104,23 @@ class BrowserFilePart(Row):
     id: Mapped[Id] = mapped_column(primary_key=True)
     owner_id: Mapped[Id]
     part: Mapped[int]
+    content_sealed: Mapped[bytes]
+
+
+class BrowserRecord(Row):
+    """A part of the log or of the recording of a session, encrypted."""
+
+    __tablename__ = "browser_records"
+    __table_args__ = (
+        one_of("kind", "messages", "entries", "frames"),
+        Index(None, "session_id", "kind", "id"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    session_id: Mapped[Id] = mapped_column(ForeignKey(BrowserSession.id, ondelete="CASCADE"))
+    kind: Mapped[str]
+    page: Mapped[int | None]
+    size: Mapped[int]
+    first_ms: Mapped[int] = mapped_column(BigInteger)
+    last_ms: Mapped[int] = mapped_column(BigInteger)
     content_sealed: Mapped[bytes]

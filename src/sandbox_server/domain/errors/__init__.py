@@ -13,7 +13,7 @@ SandboxError
     CodeExecutionNotFound  CodeResultNotFound  CodeContextNotFound
     ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
     PullNotFound  BrowserSessionNotFound  BrowserPathNotFound  BrowserProjectNotFound  BrowserbasePathNotFound
-    BrowserContextNotFound  BrowserExtensionNotFound
+    BrowserContextNotFound  BrowserExtensionNotFound  BrowserRecordingNotFound
     DesktopLinkNotFound  DesktopRecordingNotFound
   Conflict
     InvalidTransition         for example: resume a deleted sandbox
@@ -227,6 +227,7 @@ from sandbox_server.domain.errors.not_found import (
     BrowserContextNotFound,
     BrowserExtensionNotFound,
     BrowserProjectNotFound,
+    BrowserRecordingNotFound,
     BrowserSessionNotFound,
     DeliveryNotFound,
     JobNotFound,
@@ -279,6 +280,7 @@ __all__ = [
     "BrowserNotRunning",
     "BrowserPathNotFound",
     "BrowserProjectNotFound",
+    "BrowserRecordingNotFound",
     "BrowserSessionEnded",
     "BrowserSessionNotFound",
     "BrowserbasePathNotFound",

@@ -60,6 +60,12 @@ class BrowserExtensionNotFound(NotFound):
     noun = "browser extension"
 
 
+class BrowserRecordingNotFound(NotFound):
+    code = "browser-recording-not-found"
+    noun = "recording of a page"
+    remediation = "List the recorded pages with GET /v1/browsers/{id}/recordings."
+
+
 class BrowserProjectNotFound(NotFound):
     code = "browser-project-not-found"
     noun = "project"

@@ -1,0 +1,1 @@
+"""Logs and recordings of browser sessions. Decisions: docs/decisions/browserbase.md."""
