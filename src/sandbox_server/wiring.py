@@ -293,7 +293,7 @@ def _assemble(
 def _agent_template(
     settings: Settings, sessions: Sessions, backends: Backends, bundled: BundledTemplates
 ) -> AgentTemplate | None:
-    first = next(iter(backends), None)
+    first = next(iter(backends.building()), None)
     if not settings.agent_template or first is None or AGENT not in bundled.templates:
         return None
     return AgentTemplate(sessions, bundled.templates[AGENT], first)

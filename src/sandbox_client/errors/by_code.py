@@ -555,6 +555,10 @@ class CallNotSupported(BackendRefused):
     code = "call-not-supported"
 
 
+class LacksCapability(BackendRefused):
+    code = "lacks-capability"
+
+
 class MetadataNotKept(BackendRefused):
     code = "metadata-not-kept"
 

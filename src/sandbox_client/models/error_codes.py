@@ -169,6 +169,7 @@ _TABLE = (
     ErrorCode("pause-conflict", 503, "Sandbox provider cannot pause the sandbox now"),
     ErrorCode("backend-refused", 422, "Sandbox provider rejected the request"),
     ErrorCode("call-not-supported", 501, "Sandbox provider does not support this request"),
+    ErrorCode("lacks-capability", 501, "Sandbox provider does not have this capability"),
     ErrorCode("metadata-not-kept", 422, "Sandbox provider does not store metadata"),
     ErrorCode("sandbox-not-running", 409, "Sandbox is not running at its provider"),
     ErrorCode("sandbox-gone", 410, "Sandbox no longer exists at its provider"),

@@ -220,4 +220,10 @@ def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
         on_timeout=OnTimeout.DELETE,
         priority=wanted.priority,
         queue_timeout=wanted.queue_timeout,
+        needs_files=bool(
+            wanted.settings.get("flags")
+            or wanted.proxies
+            or wanted.extension_id
+            or wanted.context_id
+        ),
     )

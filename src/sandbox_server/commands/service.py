@@ -98,6 +98,7 @@ class Commands:
         if (created := await self._find_created(caller, idempotency)) is not None:
             return await self._wait_started(caller, sandbox_id, created, wait=wait)
         used = await self._use_sandbox(caller, sandbox_id, request.kind, wait=wait)
+        used.backend.require("commands")
         self._require_room(caller, sandbox_id)
         command_id = new_id()
         row = await self._add(caller, command_id, used, request, idempotency)

@@ -52,6 +52,8 @@ class Rules:
     """How long before the longest run a quiet moment for the pause is sought."""
     quiet_after: timedelta = timedelta(seconds=30)
     """A moment is quiet after this long without activity."""
+    can_pause: bool = True
+    """Whether the provider pauses sandboxes; otherwise they run until their timeout, which deletes them."""
     pause_takes: timedelta = timedelta(minutes=2)
     """How long before the longest run the sandbox is paused in any case."""
 

@@ -87,7 +87,7 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
         yield Due(row.queue_expires_at, Why.QUEUE_DEADLINE, target)
     if row.retain_until is not None and row.state in {State.PAUSED, State.RESUMING}:
         yield Due(row.retain_until, Why.RETENTION, Target.GONE)
-    yield from _due_by_expiry(row)
+    yield from _due_by_expiry(row, rules)
     if row.target is Target.RUNNING:
         yield from _due_while_running(row, rules)
 
@@ -97,19 +97,19 @@ def _can_go_on(row: Deadlines) -> bool:
     return not waits_for_slot(row)
 
 
-def _due_by_expiry(row: Deadlines) -> Iterator[Due]:
+def _due_by_expiry(row: Deadlines, rules: Rules) -> Iterator[Due]:
     if row.expires_at is None:
         return
     if row.state is State.STARTING:
         yield Due(row.expires_at, Why.EXPIRY, Target.GONE)
     # A pause requested in time prevents the expiry, however long the pause takes.
     elif row.target is Target.RUNNING:
-        ends = row.on_timeout is OnTimeout.DELETE
+        ends = row.on_timeout is OnTimeout.DELETE or not rules.can_pause
         yield Due(row.expires_at, Why.EXPIRY, Target.GONE if ends else Target.PAUSED)
 
 
 def _due_while_running(row: Deadlines, rules: Rules) -> Iterator[Due]:
-    if (at := idle_pause_at(row)) is not None:
+    if rules.can_pause and (at := idle_pause_at(row)) is not None:
         yield Due(at, Why.IDLE, Target.PAUSED)
     if (at := refresh_at(row, rules=rules)) is not None:
         yield Due(at, Why.LONGEST_RUN, Target.RUNNING)

@@ -61,6 +61,8 @@ def choose(
     if not wanted and request.template is None:
         wanted = defaults.overridden(rule).capabilities
     section = {} if request.template else defaults.section(wanted)
+    if request.section is not None:
+        section = defaults.section({request.section})
     effective = defaults.overridden(section).overridden(rule)
     is_configured = len(wanted) == 1 and "template" in section and "template" not in rule
     renamed = "template" in rule.get("match", {}) and "template" in rule
@@ -128,6 +130,50 @@ def of_template(decision: PlacementDecision, known: KnownTemplate) -> PlacementD
         candidates=fitting,
         resources={**decision.resources, **alike},
     )
+
+
+def at_able(
+    decision: PlacementDecision,
+    request: SandboxRequest,
+    limited: Mapping[str, frozenset[str]],
+) -> PlacementDecision:
+    """Keep the candidates whose sandboxes can have what is requested.
+
+    `limited` has the only capabilities that sandboxes of some backends can have. Such a backend is a candidate only of requests
+    by capability, requests for browser sessions and requests that name the backend.
+    """
+    if limited.keys().isdisjoint(decision.candidates):
+        return decision
+    needs = request.needs | decision.wanted
+    is_meant = bool(decision.wanted or request.section_template or request.backend)
+    able = tuple(
+        name
+        for name in decision.candidates
+        if name not in limited or (is_meant and needs <= limited[name])
+    )
+    if not able:
+        raise InvalidRequest(_nowhere(decision, limited, needs))
+    return replace(decision, candidates=able)
+
+
+def _nowhere(
+    decision: PlacementDecision, limited: Mapping[str, frozenset[str]], needs: frozenset[str]
+) -> str:
+    offered = frozenset[str]().union(*(limited[name] for name in decision.candidates))
+    said = f"Sandboxes at {' or '.join(decision.candidates)} have {', '.join(sorted(offered))} only"
+    if missing := needs - offered:
+        return f"{said}, not {', '.join(sorted(missing))}, which the request needs."
+    return f"{said}. Name the capability in the request: `capabilities`."
+
+
+def with_limits(
+    decision: PlacementDecision, limited: Mapping[str, frozenset[str]]
+) -> PlacementDecision:
+    """Leave out capabilities that the sandbox does not have at each of its candidates."""
+    for name in decision.candidates or decision.awaited_backends:
+        if name in limited:
+            decision = replace(decision, capabilities=decision.capabilities & limited[name])
+    return decision
 
 
 def is_ready(decision: PlacementDecision, known: KnownTemplate) -> bool:

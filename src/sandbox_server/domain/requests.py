@@ -63,6 +63,8 @@ class SandboxRequest:
     desktop: Mapping[str, Any] | None = None
     """The settings of its desktop, as `DesktopSettings` stores them."""
     prepared: PreparedSnapshot | None = None
+    needs_files: bool = False
+    """Whether the server is to put files into the sandbox."""
 
     def secrets(self) -> dict[str, Any]:
         """List the values that are stored encrypted."""
@@ -71,10 +73,23 @@ class SandboxRequest:
 
     def with_section(self, defaults: "Defaults") -> Self:
         """Name the template of a kind of sandbox that has its own section in the tenant's configuration."""
-        if self.template is not None or self.section is None:
+        if self.section is None:
             return self
+        if self.template is not None:
+            return replace(self, section=None)
         configured = defaults.sections.get(self.section, {})
         return replace(self, template=configured.get("template", self.section_template))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """List what the request needs besides capabilities of its template."""
+        needs = {
+            "desktop": self.desktop,
+            "files": self.needs_files or self.checkout,
+            "mcp": self.mcp_servers,
+            **{name: getattr(self, name) for name in ("envs", "network", "volumes")},
+        }
+        return frozenset(name for name, value in needs.items() if value)
 
 
 class SandboxPatch(TypedDict, total=False):

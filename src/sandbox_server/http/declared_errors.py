@@ -12,7 +12,11 @@ from fastapi.routing import APIRoute
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.http.faults import Fault
-from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported
+from sandbox_server.providers.protocol.errors import (
+    AnswerLost,
+    CallNotSupported,
+    LacksCapability,
+)
 
 Failure = type[SandboxError] | Fault
 Declaring = TypeVar("Declaring", bound=Callable[..., Any])
@@ -32,7 +36,8 @@ class may_fail_with:  # noqa: N801 - reads as the decorator that it is
 
 
 ASKED_OF_PROVIDER: tuple[Failure, ...] = (
-    *(errors.BackendError, errors.BackendRefused, CallNotSupported),
+    *(errors.BackendError, errors.BackendRefused),
+    *(CallNotSupported, LacksCapability),
     *(errors.BackendUnavailable, errors.BackendBusy, AnswerLost),
 )
 ASKED_OF_FORGE: tuple[Failure, ...] = (
@@ -57,7 +62,7 @@ RESUMED: tuple[Failure, ...] = (
 )
 WOKEN: tuple[Failure, ...] = (
     *RESUMED,
-    *(errors.NotReady, errors.BackendUnavailable),
+    *(errors.NotReady, errors.BackendUnavailable, LacksCapability),
 )
 WORKED_IN: tuple[Failure, ...] = (*WOKEN, *ASKED_OF_PROVIDER)
 FILES_USED: tuple[Failure, ...] = (*WORKED_IN, errors.PathNotFound, errors.PathRefused)

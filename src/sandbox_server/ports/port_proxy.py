@@ -77,7 +77,9 @@ class PortProxy:
             used = await self._resolver.find(proxy_request.caller, target.sandbox_id, fresh=fresh)
         else:
             used = await self._controller.look_into(proxy_request.caller, target.sandbox_id)
-        address = used.backend.port_address(used.access, target.port)
+        address = proxy_request.address
+        if address is None:
+            address = used.backend.port_address(used.access, target.port)
         request = read_request(
             scope,
             address,

@@ -1,6 +1,7 @@
 import ssl
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
@@ -21,8 +22,20 @@ from sandbox_server.providers.protocol.provider import Endpoint
 DEFAULT_CAPACITY = 20
 
 
+# Fields of the kind `e2b` that say something about its sandboxes or templates.
+_OF_E2B = (
+    *("sandbox_url", "paused_takes_place", "max_continuous_run_s", "public_traffic"),
+    *("templates", "capabilities"),
+)
+
+
+class BackendKind(StrEnum):
+    E2B = "e2b"
+    BROWSERBASE = "browserbase"
+
+
 class BackendSettings(BaseModel):
-    """One provider of sandboxes that speaks E2B's protocol."""
+    """One provider of sandboxes: one that speaks E2B's protocol, or Browserbase, which has browsers only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -30,10 +43,18 @@ class BackendSettings(BaseModel):
         pattern=r"^[a-z0-9][a-z0-9-]{0,62}$",
         description="Name of the backend in requests, rules and records.",
     )
+    kind: BackendKind = Field(
+        BackendKind.E2B,
+        description="`e2b`: a provider that speaks E2B's protocol. `browserbase`: Browserbase, for browsers only.",
+    )
     api_key: SecretStr = Field(description="API key of the provider.")
+    project_id: str | None = Field(
+        None, description="Project for new sessions at Browserbase. Default: that of the API key."
+    )
     domain: str = Field("e2b.app", description="Domain of the provider.")
     api_url: str | None = Field(
-        None, description="URL of its API. Default: `https://api.{domain}`."
+        None,
+        description="URL of its API. Default: `https://api.{domain}`; of the kind `browserbase`, `https://api.browserbase.com`.",
     )
     sandbox_url: str | None = Field(
         None,
@@ -118,16 +139,35 @@ class BackendSettings(BaseModel):
                 ) from None
         return self
 
+    @model_validator(mode="after")
+    def _require_fields_of_kind(self) -> Self:
+        is_e2b = self.kind is BackendKind.E2B
+        others = ("project_id",) if is_e2b else _OF_E2B
+        fields = type(self).model_fields
+        foreign = [
+            name
+            for name in sorted(others)
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        ]
+        if foreign:
+            raise ValueError(f"The kind {self.kind} does not have {', '.join(foreign)}.")
+        return self
+
     @property
     def max_continuous_run(self) -> timedelta | None:
         seconds = self.max_continuous_run_s
         return None if seconds is None else timedelta(seconds=seconds)
 
+    @property
+    def _default_api_url(self) -> str:
+        is_e2b = self.kind is BackendKind.E2B
+        return f"https://api.{self.domain}" if is_e2b else "https://api.browserbase.com"
+
     def endpoint(self) -> Endpoint:
         """Build the endpoint of the provider."""
         return Endpoint(
             name=self.name,
-            api_url=self.api_url or f"https://api.{self.domain}",
+            api_url=self.api_url or self._default_api_url,
             api_key=self.api_key.get_secret_value(),
             sandbox_url=self.sandbox_url,
             domain=self.domain,

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from sandbox_http.headers import Headers
 from sandbox_server.domain.access import Caller, LoginCaller
 from sandbox_server.domain.errors import LoginRefused
+from sandbox_server.providers.protocol.provider import PortAddress
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.exchange import Relay
 from sandbox_server.proxy.public_origin import PublicOrigin
@@ -21,6 +22,8 @@ class ProxyRequest:
     """Path for the request line, escaped."""
     is_found: bool = False
     """Whether the sandbox was found a moment ago, with the method for it: no other lookup is made."""
+    address: PortAddress | None = None
+    """The server's address, where it is not at a port of a sandbox."""
     counts_as_activity: bool = True
     """Whether it resumes the sandbox, and traffic keeps it awake."""
     sends_close_frame: bool = False

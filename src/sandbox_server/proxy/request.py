@@ -36,8 +36,9 @@ def read_request(
     query = query_without_credentials(scope["query_string"])
     passed = _without(_forwardable(scope["headers"], origin, address), extra_headers)
     headers = [*origin.forwarded_headers(address), *passed, *address.headers, *extra_headers]
+    target = address.target or (path + b"?" + query if query else path)
     try:
-        return make_request(scope, target=path + b"?" + query if query else path, headers=headers)
+        return make_request(scope, target=target, headers=headers)
     except UnsupportedRequest as error:
         raise NotPassedOn(str(error)) from None
 

@@ -22,7 +22,7 @@ from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.http.waiting import Wait
-from sandbox_server.providers.protocol.errors import SandboxGone
+from sandbox_server.providers.protocol.errors import LacksCapability, SandboxGone
 from sandbox_server.sandboxes.requests import (
     FilterDep,
     KeepAliveBody,
@@ -139,7 +139,7 @@ async def delete_sandbox(
 
 
 @router.post("/{sandbox_id}/pause", responses={202: {"model": SandboxRead}})
-@may_fail_with(errors.InvalidTransition, errors.SandboxFailed)
+@may_fail_with(errors.InvalidTransition, errors.SandboxFailed, LacksCapability)
 async def pause_sandbox(
     sandbox_id: SandboxIdPath,
     response: Response,

@@ -11,12 +11,19 @@ from sandbox_server.domain.capabilities import (
     select_template,
 )
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
-from sandbox_server.domain.placement import PlacementDecision, choose, is_ready, of_template
+from sandbox_server.domain.placement import (
+    PlacementDecision,
+    at_able,
+    choose,
+    is_ready,
+    of_template,
+    with_limits,
+)
 from sandbox_server.domain.requests import Defaults, PreparedSnapshot, SandboxRequest
 from sandbox_server.domain.templates import KnownTemplate, TemplateReference
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.repositories.template_waits import TemplateWaitRepository
-from sandbox_server.templates.capabilities import with_declared
+from sandbox_server.templates.capabilities import also_declared, with_declared
 from sandbox_server.templates.lookup import Offer, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 
@@ -35,6 +42,11 @@ class Placement:
     ) -> None:
         self._backends = backends
         self._overflow = {name: known.overflow_to for name, known in backends.items()}
+        self._limited = {
+            name: known.client.capabilities
+            for name, known in backends.items()
+            if known.client.capabilities is not None
+        }
         self._defaults = defaults
         self._declared = declared
 
@@ -53,6 +65,7 @@ class Placement:
         """
         decision = await self._decide(session, tenant, request, offer=offer)
         require_capabilities(decision.template, decision.capabilities, decision.wanted)
+        decision = with_limits(decision, self._limited)
         if request.prepared is None:
             return decision
         return await _at_prepared(session, tenant, decision, request.prepared)
@@ -101,13 +114,14 @@ class Placement:
     def _choose(
         self, tenant: Tenant, request: SandboxRequest, *, selected: str | None = None
     ) -> PlacementDecision:
-        return choose(
+        decision = choose(
             request,
             defaults=self._defaults.overridden(tenant.defaults),
             rules=tenant.rules,
             overflow=self._overflow,
             selected=selected,
         )
+        return at_able(decision, request, self._limited)
 
     async def _select_template(
         self, session: AsyncSession, tenant: Tenant, decision: PlacementDecision
@@ -126,7 +140,8 @@ class Placement:
     async def _find_known(
         self, session: AsyncSession, tenant: Tenant, reference: TemplateReference
     ) -> KnownTemplate | None:
-        return await TemplateRepository(session).find_known(reference, tenant_id=tenant.id)
+        known = await TemplateRepository(session).find_known(reference, tenant_id=tenant.id)
+        return None if known is None else also_declared(known, self._backends)
 
     def _at_offering(
         self, decision: PlacementDecision, reference: TemplateReference, offer: Offer | None
@@ -140,7 +155,8 @@ class Placement:
             template=str(reference),
             candidates=there,
             has_services=self._declared.has_services(reference.name, is_public=True),
-            capabilities=self._declared.of(reference.name, is_public=True),
+            capabilities=self._declared.of(reference.name, is_public=True)
+            or self._backends.offered(reference.name),
         )
 
 

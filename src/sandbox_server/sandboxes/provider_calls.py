@@ -5,10 +5,9 @@ from sandbox_server.domain.deadlines import Rules, extend_provider
 from sandbox_server.domain.errors import BackendRefused
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.templates import name_at_provider
-from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.errors import AnswerLost, SandboxGone
 from sandbox_server.providers.protocol.provider import Access, NewSandbox, ProviderSandbox
-from sandbox_server.providers.registry import Backends
+from sandbox_server.providers.registry import Backend, Backends
 from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 from sandbox_server.sandboxes.services.encrypted_columns import open_envs
@@ -91,15 +90,16 @@ class ProviderCalls:
             allow_internet=network.pop("allow_internet", None),
             network=network or None,
             volumes=row.volumes,
+            lifetime=row.timeout,
         )
 
-    def _client(self, row: Sandbox) -> E2BBackend:
+    def _client(self, row: Sandbox) -> Backend:
         assert row.backend is not None
         return self._backends[row.backend]
 
 
 async def _keep_one(
-    backend: E2BBackend, found: Iterable[ProviderSandbox], known_id: str | None
+    backend: Backend, found: Iterable[ProviderSandbox], known_id: str | None
 ) -> ProviderSandbox | None:
     """Keep the sandbox that the row names, or else the oldest."""
     ours = sorted(

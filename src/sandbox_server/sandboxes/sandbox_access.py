@@ -2,9 +2,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Access
-from sandbox_server.providers.registry import Backends
+from sandbox_server.providers.registry import Backend, Backends
 from sandbox_server.sandboxes.services.encrypted_columns import open_access
 from sandbox_server.vault import Vault
 
@@ -16,7 +15,7 @@ class UsableSandbox:
     """A running sandbox, with its backend and credentials."""
 
     row: Sandbox
-    backend: E2BBackend
+    backend: Backend
     access: Access
     woken: bool = False
     """It has just been resumed, so earlier connections to it are broken."""

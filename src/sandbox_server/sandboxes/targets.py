@@ -19,6 +19,7 @@ from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX, SERVICES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
+from sandbox_server.providers.protocol.errors import LacksCapability
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
@@ -69,6 +70,9 @@ class Targets:
         async with self._sessions.begin() as session:
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, target)
+            rules = self._backends.rules(row.backend)
+            if row.backend is not None and target is Target.PAUSED and not rules.can_pause:
+                raise LacksCapability(row.backend, "pause")
             if row.target is not target:
                 set_target(row, target, cause)
             job = await self._jobs.lease(session, row)

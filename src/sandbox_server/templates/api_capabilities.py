@@ -25,7 +25,12 @@ async def get_capabilities(
         capabilities=sorted({name for each in listed for name in each.capabilities}),
         templates=[_view(each) for each in listed],
         backends=[
-            BackendCapabilities(name=name, capabilities=sorted(_usable_at(name, listed)))
+            BackendCapabilities(
+                name=name,
+                capabilities=sorted(
+                    _usable_at(name, listed, only=capabilities.backends.limited_to(name))
+                ),
+            )
             for name in capabilities.backends
         ],
     )
@@ -40,6 +45,9 @@ def _view(template: TemplateAvailability) -> TemplateCapabilitiesRead:
     )
 
 
-def _usable_at(backend: str, templates: list[TemplateAvailability]) -> set[str]:
+def _usable_at(
+    backend: str, templates: list[TemplateAvailability], *, only: frozenset[str] | None
+) -> set[str]:
     usable = (each for each in templates if each.backends[backend] == "ready")
-    return {name for each in usable for name in each.capabilities}
+    names = {name for each in usable for name in each.capabilities}
+    return names if only is None else names & only

@@ -1,5 +1,5 @@
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
@@ -122,18 +122,27 @@ def with_declared(
     names = {template.name for template in recorded}
     named = {template for _, known in backends.items() for template in known.templates} - names
     return [
-        *recorded,
+        *(also_declared(template, backends) for template in recorded),
         *(
             KnownTemplate(
                 id="",
                 name=name,
                 is_own=False,
                 sizes={backend: Size() for backend in backends.declaring(name)},
-                capabilities=declared.of(name),
+                capabilities=declared.of(name) or backends.offered(name),
             )
             for name in sorted(named)
         ),
     ]
+
+
+def also_declared(template: KnownTemplate, backends: Backends) -> KnownTemplate:
+    """Add the backends whose settings name a shared template that others have built."""
+    declaring = backends.declaring(template.name) - template.sizes.keys()
+    if template.is_own or not declaring:
+        return template
+    sizes = {**template.sizes, **{name: Size() for name in declaring}}
+    return replace(template, sizes=sizes)
 
 
 def _state(template: KnownTemplate, backend: str) -> str:

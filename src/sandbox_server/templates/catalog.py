@@ -170,7 +170,7 @@ class Catalog:
         """Store the definition; returns the backends that can build it."""
         check(definition)
         self._require_known(backends or ())
-        targets = list(backends or self._backends)
+        targets = list(backends or self._backends.building())
         row.has_services, row.capabilities = False, []
         if definition.from_template is not None:
             definition, targets = await self._resolve_base(
@@ -185,6 +185,8 @@ class Catalog:
         for name in backends:
             if name not in self._backends:
                 raise InvalidRequest(f"Unknown backend: {name!r}.")
+            if name not in self._backends.building():
+                raise InvalidRequest(f"The backend {name!r} cannot build templates.")
 
     async def _resolve_base(
         self,

@@ -39,7 +39,7 @@ class TemplateDiscovery:
     async def work(self, job: LeasedJob) -> datetime | None:
         """List the templates of one backend; returns when to run again."""
         name = job.subject
-        if name not in self._backends:
+        if name not in self._backends.building():
             return None
         async with without_transaction(self._sessions) as session:
             started_at = await SharedTemplateRepository(session).clock()

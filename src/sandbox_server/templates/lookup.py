@@ -83,6 +83,8 @@ class TemplateLookup:
         return Offer(str(reference), offering)
 
     async def _offers(self, backend: str, reference: TemplateReference) -> bool | BackendError:
+        if self._backends.limited_to(backend) is not None:
+            return False
         offer = Offer(str(reference), frozenset({backend}))
         if self._remembered.get(offer, 0) > time.monotonic():
             return True

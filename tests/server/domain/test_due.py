@@ -195,3 +195,9 @@ def test_maximum_run__without_one_there_is_no_refresh():
     found = due(running(timeout=DAY))
     assert found is not None
     assert found.why is Why.EXPIRY
+
+
+def test_timeout__deletes_a_sandbox_whose_provider_cannot_pause():
+    rules = Rules(provider_timeout=365 * DAY, can_pause=False)
+    row = running(timeout=HOUR, idle_timeout=MINUTE)
+    assert due(row, rules=rules) == Due(NOON + HOUR, Why.EXPIRY, Target.GONE)

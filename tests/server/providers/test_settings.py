@@ -81,3 +81,26 @@ def test_backend_settings__contradictions_are_refused(backends, complaint):
 
 def test_backend_settings__backends_may_overflow_to_each_other():
     require_consistent([settings("a", overflow_to="b"), settings("b", overflow_to="a")])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"kind": "browserbase", "sandbox_url": "http://a"},
+            "browserbase does not have sandbox_url",
+        ),
+        ({"kind": "browserbase", "templates": ["a"]}, "browserbase does not have templates"),
+        ({"project_id": "a"}, "e2b does not have project_id"),
+        ({"kind": "kernel"}, "kind"),
+    ],
+)
+def test_settings__fields_of_another_kind_are_refused(fields, said):
+    with pytest.raises(ValidationError, match=said):
+        BackendSettings.model_validate({"name": "one", "api_key": KEY, **fields})
+
+
+def test_settings__browserbase_has_an_address_by_default():
+    settings = {"name": "one", "api_key": KEY, "kind": "browserbase"}
+    endpoint = BackendSettings.model_validate(settings).endpoint()
+    assert endpoint.api_url == "https://api.browserbase.com"

@@ -16,6 +16,7 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.lifecycle import build_reconciliation
+from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.providers.settings import BackendSettings
@@ -115,8 +116,10 @@ async def test_two_backends__a_ca_certificate_is_trusted_for_its_backend_only(
             await backends["untrusting"].list_all()
         with pytest.raises(BackendUnavailable):
             await backends["untrusting"].is_answering(access)
+        other = backends["untrusting"]
+        assert isinstance(other, E2BBackend)
         with pytest.raises(Exception, match="certificate"):
-            await backends["untrusting"].handle(access).commands.run("true")
+            await other.handle(access).commands.run("true")
         await backends["remote"].kill(access.provider_id)
     finally:
         await backends.close()

@@ -331,3 +331,63 @@ async def test_placement__an_unfinished_snapshot_is_refused(place, add, tenants)
 async def test_placement__a_backend_missing_in_the_settings_is_refused(place):
     with pytest.raises(BackendNotFound):
         await place(backend="moon")
+
+
+@pytest.fixture
+async def with_browserbase(sessions, tenants):
+    """Decide on sandboxes where a provider of sandboxes overflows to one of browsers."""
+    settings = [
+        {"name": "full", "overflow_to": "bb"},
+        {"name": "bb", "kind": "browserbase"},
+    ]
+    backends = open_backends(
+        [BackendSettings.model_validate({"api_key": "key", **each}) for each in settings],
+        installation_id="installation",
+    )
+    await register_backends(sessions, backends)
+    async with sessions.begin() as session:
+        row = Template(
+            id=new_id(), name="browser", capabilities=["browser", "mcp"], has_services=True
+        )
+        session.add(row)
+        await session.flush()
+        session.add(
+            TemplateBuild(
+                template_id=row.id, backend="full", state="ready", ready_at=datetime.now(UTC)
+            )
+        )
+
+    async def decide(*, defaults=None, **asked):
+        async with sessions() as session:
+            tenant = await session.get(Tenant, tenants[0].id)
+            tenant.defaults = defaults or {}
+            placement = Placement(backends, declared=BUNDLED)
+            return await placement.decide(session, tenant, SandboxRequest(**asked))
+
+    yield decide
+    await backends.close()
+
+
+async def test_limited__browsers_overflow_to_a_backend_of_browsers(with_browserbase):
+    browser = frozenset({"browser"})
+    decided = await with_browserbase(capabilities=browser)
+    assert (decided.template, decided.candidates) == ("browser", ("full", "bb"))
+    assert decided.capabilities == {"browser"}
+    session = {"section": "browser", "section_template": "browser"}
+    assert (await with_browserbase(**session)).candidates == ("full", "bb")
+    assert (await with_browserbase(**session, needs_files=True)).candidates == ("full",)
+    assert (await with_browserbase(capabilities=browser, envs={"A": "b"})).candidates == ("full",)
+    decided = await with_browserbase(template="browser")
+    assert (decided.candidates, decided.capabilities) == (("full",), {"browser", "mcp"})
+
+
+async def test_limited__the_section_of_browsers_names_the_backend_of_sessions(with_browserbase):
+    defaults = {"browser": {"backend": "bb"}}
+    session = {"section": "browser", "section_template": "browser"}
+    assert (await with_browserbase(defaults=defaults, **session)).candidates == ("bb",)
+    by_capability = {"capabilities": frozenset({"browser"})}
+    assert (await with_browserbase(defaults=defaults, **by_capability)).candidates == ("bb",)
+    with pytest.raises(InvalidRequest, match="have browser only, not files"):
+        await with_browserbase(defaults=defaults, **session, needs_files=True)
+    decided = await with_browserbase(backend="bb", template="browser")
+    assert decided.candidates == ("bb",)

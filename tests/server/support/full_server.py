@@ -17,6 +17,7 @@ from sandbox_server.app import create_app
 from sandbox_server.components import Components
 from sandbox_server.db.models import Sandbox
 from sandbox_server.http.server import ForwardedUpgrades, HttpServer
+from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.listeners import listen
@@ -96,8 +97,6 @@ async def serving_outside(
     **settings: Any,
 ) -> AsyncIterator[Outside]:
     """Run all of a server on a database and an engine, as its process does, but in this one."""
-    listeners = listen("127.0.0.1", 0)
-    port = listeners[0].getsockname()[1]
     local = BackendSettings(
         name="local",
         api_key=SecretStr(engine.api_key),
@@ -106,7 +105,22 @@ async def serving_outside(
         domain=f"localhost:{engine.port}",
         **backend,
     )
-    found = Settings(database_url=SecretStr(database_url), backends=(local,), port=port, **settings)
+    async with serving(database_url, (local,), bundled=bundled, **settings) as outside:
+        yield outside
+
+
+@asynccontextmanager
+async def serving(
+    database_url: str,
+    backends: tuple[BackendSettings, ...],
+    *,
+    bundled: BundledTemplates = NO_BUNDLED_TEMPLATES,
+    **settings: Any,
+) -> AsyncIterator[Outside]:
+    """Run all of a server on a database and backends."""
+    listeners = listen("127.0.0.1", 0)
+    port = listeners[0].getsockname()[1]
+    found = Settings(database_url=SecretStr(database_url), backends=backends, port=port, **settings)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(open_server(found, bundled=bundled))
         components, started = server.components, asyncio.Event()
@@ -152,4 +166,6 @@ async def inside(outside: Outside, sandbox_id: str) -> AsyncSandbox:
     access = components.controller.find_access(row)
     assert access is not None
     assert row.backend is not None
-    return components.backends[row.backend].handle(access)
+    backend = components.backends[row.backend]
+    assert isinstance(backend, E2BBackend)
+    return backend.handle(access)

@@ -77,7 +77,9 @@ class Living:
 
     @property
     def backend(self) -> E2BBackend:
-        return self.backends[self.backend_name]
+        backend = self.backends[self.backend_name]
+        assert isinstance(backend, E2BBackend)
+        return backend
 
     async def queued(self, *, wait: timedelta | None = None, **columns: Any) -> str:
         """Commit a sandbox that waits for a place."""

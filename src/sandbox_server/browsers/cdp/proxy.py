@@ -14,6 +14,7 @@ from sandbox_http.tunnel import Connection
 from sandbox_http.upstream import Upstream
 from sandbox_server.browsers.cdp.answers import CollectedAnswer, internal_client, with_public_urls
 from sandbox_server.browsers.cdp.policy import CdpPolicy, PolicySource
+from sandbox_server.browsers.cdp.provider import forward_to_provider
 from sandbox_server.browsers.cdp.relay import EXPIRED, Close, Relay
 from sandbox_server.browsers.cdp.wakefulness import SandboxWakefulness
 from sandbox_server.db.models import Sandbox
@@ -29,6 +30,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.service_ports import CDP_PORT
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.ports.port_proxy import PortProxy
+from sandbox_server.providers.protocol.errors import LacksCapability
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.exchange import Relay as MessageRelay
 from sandbox_server.proxy.proxy_request import ProxyRequest
@@ -209,23 +211,26 @@ class CdpProxy:
         *,
         relay: MessageRelay | None = None,
     ) -> None:
-        await self._port_proxy.forward(
-            ProxyRequest(
-                client=client,
-                caller=request.caller,
-                target=PortTarget(request.sandbox_id, CDP_PORT),
-                origin=PublicOrigin(
-                    scheme="http",
-                    host=_LOCAL,  # Chromium answers no other host
-                    client=None,
-                    path="" if request.has_own_host else "/browser",
-                ),
-                path=path.encode(),
-                relay=relay,
-                is_found=relay is not None,
-                extra_headers=() if relay is None else (_KEEP_OPEN,),
-            )
+        forwarded = ProxyRequest(
+            client=client,
+            caller=request.caller,
+            target=PortTarget(request.sandbox_id, CDP_PORT),
+            origin=PublicOrigin(
+                scheme="http",
+                host=_LOCAL,  # Chromium answers no other host
+                client=None,
+                path="" if request.has_own_host else "/browser",
+            ),
+            path=path.encode(),
+            relay=relay,
+            is_found=relay is not None,
+            extra_headers=() if relay is None else (_KEEP_OPEN,),
         )
+        try:
+            await self._port_proxy.forward(forwarded)
+        except LacksCapability:
+            used = await self._port_proxy.find(request.caller, request.sandbox_id)
+            await forward_to_provider(self._port_proxy, used, forwarded, local=_LOCAL)
 
 
 def drop_client_headers(scope: Scope) -> None:

@@ -85,6 +85,9 @@ class E2BBackend:
     Nothing is retried here; callers decide what an error means.
     """
 
+    capabilities: frozenset[str] | None = None
+    """What all that its sandboxes can offer is; None: it depends on their templates."""
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -112,6 +115,9 @@ class E2BBackend:
         )
         self._page = page
         self._keeps_metadata = False
+
+    def require(self, capability: str) -> None:
+        """Do nothing: what its sandboxes can do depends on their templates."""
 
     def enter(self) -> None:
         """Count the current job against this provider's limit, before it commits an intermediate state."""

@@ -7,6 +7,7 @@ BackendError
     PauseConflict      it runs, and cannot be paused now
   BackendRefused       the request cannot be carried out as it stands, now or later
     CallNotSupported   the provider lacks this call of E2B's API
+    LacksCapability    the provider has sandboxes of one kind only, which lack what was requested
     MetadataNotKept    the provider drops the labels that identify sandboxes
   SandboxNotRunning    the sandbox is paused, and the call needs a running one
   SandboxGone          the provider has no such sandbox any more
@@ -47,6 +48,19 @@ class CallNotSupported(BackendRefused):
             f"does not support `{request}` ({answer}); "
             "upgrade it or use another provider, see docs/providers.md",
         )
+
+
+class LacksCapability(BackendRefused):
+    """Sandboxes of the provider do not have this, whatever their template."""
+
+    code = "lacks-capability"
+    remediation = "Create the sandbox at a backend that has the capability; see docs/providers.md."
+
+    def __init__(self, backend: str, capability: str) -> None:
+        super().__init__(
+            backend, f"its sandboxes are browsers only, without the capability `{capability}`"
+        )
+        self.capability = capability
 
 
 class MetadataNotKept(BackendRefused):

@@ -58,6 +58,8 @@ class Access:
     envd_version: str
     envd_token: str | None = field(repr=False)
     traffic_token: str | None = field(repr=False)
+    cdp_url: str | None = field(default=None, repr=False)
+    """The WebSocket of its browser, where the provider runs browsers only; it contains a credential."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,8 @@ class PortAddress:
     authority: str
     is_shared: bool
     """Many sandboxes share the address, and the headers select one; otherwise the `authority` does."""
+    target: bytes | None = field(default=None, repr=False)
+    """Path and query that replace those of requests, where they belong to the address."""
 
     @property
     def origin(self) -> str:
@@ -99,6 +103,8 @@ class NewSandbox:
     network: Mapping[str, Any] | None = None
     allow_internet: bool | None = None
     volumes: Mapping[str, str] = field(default_factory=dict)
+    lifetime: timedelta | None = None
+    """The sandbox's own timeout, for providers that cannot extend theirs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,10 @@ from sandbox_server.domain.errors import BackendBusy, BackendError
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.errors import SandboxGone
 from sandbox_server.providers.protocol.limits import without_limits
 from sandbox_server.providers.protocol.provider import ProviderSandbox
-from sandbox_server.providers.registry import Backends
+from sandbox_server.providers.registry import Backend, Backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.sandboxes.drift.diff import RecordedSandbox, diff
 from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
@@ -68,7 +67,7 @@ class DriftChecker:
         with without_limits():
             return await self._check(self._backends[name])
 
-    async def _check(self, backend: E2BBackend) -> datetime:
+    async def _check(self, backend: Backend) -> datetime:
         name = backend.name
         recorded = await self._read(name)
         try:
@@ -90,7 +89,7 @@ class DriftChecker:
 
     async def _correct_all(
         self,
-        backend: E2BBackend,
+        backend: Backend,
         recorded: Sequence[RecordedSandbox],
         listed: Sequence[ProviderSandbox],
     ) -> None:
@@ -112,7 +111,7 @@ class DriftChecker:
         async with self._sessions.begin() as session:
             await BackendRepository(session).count_orphans(backend.name, left)
 
-    async def _correct(self, backend: E2BBackend, recorded: RecordedSandbox) -> None:
+    async def _correct(self, backend: Backend, recorded: RecordedSandbox) -> None:
         async with self._sessions() as session:
             found = await SandboxRepository(session).find(recorded.id)
         if found is None or found[0].generation != recorded.generation:

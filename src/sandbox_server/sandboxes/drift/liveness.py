@@ -11,8 +11,8 @@ from sandbox_server.domain.events import PROVIDER, Answering, Cause, Silent
 from sandbox_server.domain.explanations import format_instant
 from sandbox_server.domain.state import State
 from sandbox_server.log.events import EventRepository
-from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Access, ReportedState
+from sandbox_server.providers.registry import Backend
 from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
 from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
@@ -58,7 +58,7 @@ class LivenessChecker:
         self._heard: dict[str, dict[str, float]] = {}
         """When each sandbox of a backend last answered this server, by the event loop's clock."""
 
-    async def check(self, backend: E2BBackend) -> None:
+    async def check(self, backend: Backend) -> None:
         """Ask every sandbox that runs at a backend."""
         async with self._sessions() as session:
             rows = await DriftRepository(session).list_running(backend.name)
@@ -78,7 +78,7 @@ class LivenessChecker:
             async with asyncio.timeout(self._patience.all.total_seconds()):
                 await for_each_limited([_Running(*row) for row in rows], ask)
 
-    async def _is_silent(self, backend: E2BBackend, one: _Running) -> bool | None:
+    async def _is_silent(self, backend: Backend, one: _Running) -> bool | None:
         """Ask the sandbox, then its provider; None means unknown."""
         if one.access_sealed is None:
             return None
@@ -95,7 +95,7 @@ class LivenessChecker:
             return None
         return True if found.state is ReportedState.RUNNING else None
 
-    async def _answers(self, backend: E2BBackend, access: Access) -> bool:
+    async def _answers(self, backend: Backend, access: Access) -> bool:
         try:
             return await backend.is_answering(access, limit=self._patience.each)
         except BackendUnavailable:

@@ -15,8 +15,8 @@ from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
-from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import ProviderSandbox
+from sandbox_server.providers.registry import Backend
 from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
 from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.reconciler import Reconciler
@@ -54,7 +54,7 @@ class OrphanResolver:
         self._transitions = transitions
         self._reported: set[str] = set()
 
-    async def resolve(self, backend: E2BBackend, unknown: Sequence[ProviderSandbox]) -> int:
+    async def resolve(self, backend: Backend, unknown: Sequence[ProviderSandbox]) -> int:
         """Match each with its row, or add a row; returns how many remain."""
         if not unknown:
             return 0
@@ -108,7 +108,7 @@ class OrphanResolver:
             row.backend = backend
             await JobRepository(session).due(SANDBOX, row.id)
 
-    async def _adopt(self, backend: E2BBackend, tenant: Tenant, found: ProviderSandbox) -> None:
+    async def _adopt(self, backend: Backend, tenant: Tenant, found: ProviderSandbox) -> None:
         row = _row_for(tenant, backend.name, found)
         async with self._sessions.begin() as session:
             now = await SandboxRepository(session).clock()

@@ -55,7 +55,7 @@ class ServiceConfigWriter:
 
         If that fails the sandbox runs nevertheless, and its job retries.
         """
-        if not row.has_services:
+        if not self._reads_settings(row):
             return _NOTHING
         settings = self._settings(row, await self.token(row))
         digest = settings.digest(access.provider_id)
@@ -76,7 +76,7 @@ class ServiceConfigWriter:
         row, now = found
         if row.state in {State.STARTING, State.RESUMING}:  # may have started with the old settings
             return now + _SOON
-        if row.state is not State.RUNNING or not row.has_services:
+        if row.state is not State.RUNNING or not self._reads_settings(row):
             return None
         assert row.backend is not None
         self._backends[row.backend].enter()
@@ -112,6 +112,10 @@ class ServiceConfigWriter:
             if fresh is None:
                 return
             row = fresh
+
+    def _reads_settings(self, row: Sandbox) -> bool:
+        is_limited = row.backend is not None and self._backends.limited_to(row.backend) is not None
+        return row.has_services and not is_limited
 
     async def _put(self, row: Sandbox, access: Access, settings: ServiceSettings) -> None:
         assert row.backend is not None
