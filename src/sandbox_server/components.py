@@ -22,6 +22,7 @@ from sandbox_server.browsers.drivers import SessionDrivers
 from sandbox_server.browsers.records.recorders import SessionRecorders
 from sandbox_server.browsers.records.recordings import SessionRecordings
 from sandbox_server.browsers.records.session_logs import SessionLogs
+from sandbox_server.browsers.live_view import LiveView
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.browsers.tokens import BrowserTokens
 from sandbox_server.browsers.urls import BrowserLinks
@@ -266,7 +267,11 @@ def build_components(core: Core) -> Components:
         port_links=PortLinks(tickets, core.public_address),
         browser_tokens=browser_tokens,
         browser_links=browser_links,
-        browser_hosts=BrowserHosts(cdp_proxy, browser_tokens),
+        browser_hosts=BrowserHosts(
+            cdp_proxy,
+            browser_tokens,
+            LiveView(controller, cdp_proxy, allowed_origins=core.settings.allowed_origins),
+        ),
         cdp_proxy=cdp_proxy,
         webdriver_proxy=WebDriverProxy(controller, port_proxy, browsers.webdriver_clients),
         streams=streams,

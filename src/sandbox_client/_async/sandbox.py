@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from typing import Unpack
+from typing import Literal, Unpack
 
 from sandbox_client import models
 from sandbox_client._async.code import AsyncCode
@@ -48,9 +48,11 @@ class AsyncBrowserAccess:
         self._transport = transport
         self._path = path
 
-    async def links(self, *, ttl_s: float | None = None) -> models.BrowserLinkRead:
+    async def links(
+        self, *, ttl_s: float | None = None, live_mode: Literal["control", "view"] | None = None
+    ) -> models.BrowserLinkRead:
         """Create URLs for CDP, WebDriver and people that work without an API key until they expire."""
-        body = request_body(models.BrowserLinkCreate, {"ttl_s": ttl_s})
+        body = request_body(models.BrowserLinkCreate, {"ttl_s": ttl_s, "live_mode": live_mode})
         return await self._transport.fetch(
             models.BrowserLinkRead, call("POST", f"{self._path}/links", body)
         )

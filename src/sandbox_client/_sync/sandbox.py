@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import Unpack
+from typing import Literal, Unpack
 
 from sandbox_client import models
 from sandbox_client._sync.code import Code
@@ -48,9 +48,11 @@ class BrowserAccess:
         self._transport = transport
         self._path = path
 
-    def links(self, *, ttl_s: float | None = None) -> models.BrowserLinkRead:
+    def links(
+        self, *, ttl_s: float | None = None, live_mode: Literal["control", "view"] | None = None
+    ) -> models.BrowserLinkRead:
         """Create URLs for CDP, WebDriver and people that work without an API key until they expire."""
-        body = request_body(models.BrowserLinkCreate, {"ttl_s": ttl_s})
+        body = request_body(models.BrowserLinkCreate, {"ttl_s": ttl_s, "live_mode": live_mode})
         return self._transport.fetch(
             models.BrowserLinkRead, call("POST", f"{self._path}/links", body)
         )

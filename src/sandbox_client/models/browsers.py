@@ -45,6 +45,16 @@ class BrowserCreate(RequestModel):
     record: bool = Field(
         default=False, description="Whether to record pictures of the pages, up to five a second."
     )
+    allowed_domains: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=100)
+    ] = Field(
+        default_factory=list,
+        description="Domains that the browser may reach, with their subdomains; `*.example.com` is the subdomains alone. "
+        "Default: all. The sandbox's network rules enforce them too.",
+    )
+    ignore_certificate_errors: bool = Field(
+        default=False, description="Whether pages with invalid certificates are shown."
+    )
     metadata: Labels = Field(default_factory=dict)
     user_id: Name | None = None
     priority: int = Field(default=0, ge=-100, le=100, strict=True)

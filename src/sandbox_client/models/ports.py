@@ -1,5 +1,5 @@
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -65,6 +65,10 @@ class BrowserLinkCreate(RequestModel):
     """Links to the browser of a sandbox."""
 
     ttl_s: LinkLifetime = LINK_LIFETIME_S
+    live_mode: Literal["control", "view"] = Field(
+        default="control",
+        description="Whether the page at `live_url` takes input, or is for watching only.",
+    )
 
 
 class BrowserLinkRead(ResponseModel):
@@ -81,6 +85,9 @@ class BrowserLinkRead(ResponseModel):
         str, Field(description="Remote end for Selenium and other WebDriver clients.")
     ]
     live_url: Annotated[
-        str, Field(description="Page that shows the browser and takes input, for people.")
+        str,
+        Field(
+            description="Page that shows the browser's tabs to people, and takes input unless `live_mode` is `view`."
+        ),
     ]
     expires_at: datetime

@@ -5,7 +5,7 @@ from typing import Any
 
 from sandbox_server.browserbase.models import BrowserSettings, ProxyConfig, SessionBody
 from sandbox_server.browsers.service import DEFAULT_TIMEOUT, SessionRequest
-from sandbox_server.domain.errors import FeatureUnavailable, InvalidRequest
+from sandbox_server.domain.errors import InvalidRequest
 
 _QUERY = re.compile(
     r"""user_metadata (?P<path> (?:\[\s*(?:'[^']*'|"[^"]*")\s*\])+ ) \s*:\s* (?P<value>.+)""",
@@ -15,8 +15,7 @@ _KEY = re.compile(r"""\[\s*(?:'([^']*)'|"([^"]*)")\s*\]""")
 
 
 def read_session_request(body: SessionBody) -> SessionRequest:
-    """Read a request for a session; what would silently not be done is refused."""
-    _require_supported(body.browser_settings)
+    """Read a request for a session."""
     settings, context = body.browser_settings, body.browser_settings.context
     return SessionRequest(
         timeout=DEFAULT_TIMEOUT if body.timeout is None else timedelta(seconds=body.timeout),
@@ -29,12 +28,9 @@ def read_session_request(body: SessionBody) -> SessionRequest:
         extension_id=body.extension_id or settings.extension_id,
         context_id=None if context is None else context.id,
         context_persist=context is not None and context.persist,
+        allowed_domains=settings.allowed_domains,
+        ignore_certificate_errors=settings.ignore_certificate_errors,
     )
-
-
-def _require_supported(settings: BrowserSettings) -> None:
-    if settings.allowed_domains:
-        raise FeatureUnavailable("This server does not enforce browserSettings.allowedDomains.")
 
 
 def _flags(settings: BrowserSettings) -> list[str]:
@@ -42,8 +38,6 @@ def _flags(settings: BrowserSettings) -> list[str]:
     flags = []
     if settings.viewport is not None:
         flags.append(f"--window-size={settings.viewport.width},{settings.viewport.height}")
-    if settings.ignore_certificate_errors:
-        flags.append("--ignore-certificate-errors")
     return flags
 
 

@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Body
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sandbox_client.models import BrowserLinkCreate, BrowserLinkRead
 from sandbox_server.browsers.cdp.proxy import CdpProxy, CdpRequest
+from sandbox_server.browsers.live_view import LiveView
 from sandbox_server.browsers.tokens import (
     BROWSER_PATH,
     BrowserCaller,
@@ -18,11 +19,11 @@ from sandbox_server.browsers.tokens import (
     time_left,
     token_of,
 )
-from sandbox_server.browsers.urls import BrowserLinks, front_end_url
+from sandbox_server.browsers.urls import BrowserLinks
 from sandbox_server.browsers.webdriver import WEBDRIVER_PATH, WebDriverProxy
 from sandbox_server.domain import errors
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import BrowserNotRunning, TicketRefused
+from sandbox_server.domain.errors import TicketRefused
 from sandbox_server.domain.service_ports import CDP_PORT
 from sandbox_server.http.declared_errors import may_fail_with
 from sandbox_server.http.deps import Operator, SandboxIdPath, depends_on, find_component
@@ -37,8 +38,6 @@ from sandbox_server.structured_logging import add_to_log_context
 ROUTE_PATH = "/browser/{token}{rest:path}"
 
 _ROUTE = NamedRoute(ROUTE_PATH)
-_LIVE = "/live"
-_SEE_OTHER = 303
 
 
 class BrowserRoute:
@@ -52,7 +51,7 @@ class BrowserRoute:
         public = find_component(scope, PublicAddress)
         scheme = public.scheme_at(client.host, otherwise=scope["scheme"])
         request = _request(client, caller, f"{scheme}://{client.host}", has_own_host=False)
-        if request.path.startswith(f"{WEBDRIVER_PATH}/"):
+        if request.path.startswith(f"{WEBDRIVER_PATH}/") and not request.only_watches:
             await find_component(scope, WebDriverProxy).serve(request)
         else:
             await find_component(scope, CdpProxy).serve(request)
@@ -61,9 +60,10 @@ class BrowserRoute:
 class BrowserHosts:
     """Answers requests below `/browser/` of the host of a browser's port, where its pages may run scripts."""
 
-    def __init__(self, proxy: CdpProxy, tokens: BrowserTokens) -> None:
+    def __init__(self, proxy: CdpProxy, tokens: BrowserTokens, live_view: LiveView) -> None:
         self._proxy = proxy
         self._tokens = tokens
+        self._live_view = live_view
 
     def covers(self, target: PortTarget, path: str) -> bool:
         return target.port == CDP_PORT and path.startswith(BROWSER_PATH)
@@ -76,23 +76,13 @@ class BrowserHosts:
         return caller
 
     async def forward(self, client: Client, caller: Caller, origin: str) -> Response | None:
-        """Forward a request, or return the redirect from the live view to DevTools of the first page."""
+        """Forward a request, or answer one of the live view's page."""
         assert isinstance(caller, BrowserCaller)
         request = _request(client, caller, origin, has_own_host=True)
-        if request.path == _LIVE:
-            return await self._open_live_view(request, caller)
+        if self._live_view.covers(request.path):
+            return await self._live_view.answer(request, caller)
         await self._proxy.serve(request)
         return None
-
-    async def _open_live_view(self, request: CdpRequest, caller: BrowserCaller) -> Response:
-        targets = await self._proxy.list_targets(caller, caller.sandbox_id)
-        page = next((each["id"] for each in targets if each.get("type") == "page"), None)
-        if page is None:
-            raise BrowserNotRunning
-        answer = RedirectResponse(front_end_url(request.base, page), _SEE_OTHER)
-        answer.headers["Cache-Control"] = "no-store"
-        answer.headers["Referrer-Policy"] = "no-referrer"
-        return answer
 
 
 def _request(
@@ -110,7 +100,8 @@ def _request(
         base=f"{origin}{prefix}",
         has_own_host=has_own_host,
         is_driver=caller.use is BrowserUse.DRIVE,
-        lifetime=time_left(caller.expires_at) if caller.use is BrowserUse.VIEW else None,
+        only_watches=caller.use is BrowserUse.WATCH,
+        lifetime=None if caller.use is BrowserUse.DRIVE else time_left(caller.expires_at),
     )
 
 
@@ -133,5 +124,10 @@ async def create_browser_links(
 ) -> BrowserLinkRead:
     """Create URLs of the sandbox's browser for CDP, WebDriver and people. They expire after `ttl_s`, and earlier if your key is revoked."""
     row = await controller.get(caller, sandbox_id)
-    urls = links.links(caller, row.id, expires_at=in_a_while(timedelta(seconds=body.ttl_s)))
+    urls = links.links(
+        caller,
+        row.id,
+        expires_at=in_a_while(timedelta(seconds=body.ttl_s)),
+        live_use=BrowserUse.WATCH if body.live_mode == "view" else BrowserUse.VIEW,
+    )
     return BrowserLinkRead.model_validate(urls, from_attributes=True)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping
 from datetime import timedelta
 
+from sandbox_server.browsers.allowed_domains import forwarder_config
 from sandbox_server.browsers.file_parts import BrowserFiles
 from sandbox_server.db.models import BrowserSession
 from sandbox_server.domain.access import ServerCaller
@@ -85,7 +86,12 @@ tar -C "$DIR" -c -z -f {_ARCHIVE} {_LEFT_OUT} . || [ $? = 1 ]
 def needs_preparation(row: BrowserSession) -> bool:
     """Whether the warm browser is not yet as the session wants it."""
     wanted = row.settings
-    asks = wanted.get("flags") or wanted.get("extension_id") or wanted.get("has_proxies")
+    asks = (
+        wanted.get("flags")
+        or wanted.get("extension_id")
+        or wanted.get("has_proxies")
+        or wanted.get("allowed_domains")
+    )
     return bool(asks or row.context_id) and not wanted.get("is_prepared")
 
 
@@ -105,8 +111,8 @@ class SessionPreparation:
         """Configure the proxies, and start the browser anew with the profile, extension and flags of the session."""
         location = FileLocation(sandbox_id=row.sandbox_id, path=_HOME, user=None, wait=_WAIT)
         async with self._file_access.open(ServerCaller.of(row.tenant_id), location) as session:
-            if row.settings.get("has_proxies"):
-                await self._configure_proxies(session, row)
+            if row.settings.get("has_proxies") or row.settings.get("allowed_domains"):
+                await self._configure_forwarder(session, row)
             flags = [*row.settings.get("flags", ())]
             if extension_id := row.settings.get("extension_id"):
                 flags += await self._load_extension(session, extension_id)
@@ -135,15 +141,17 @@ class SessionPreparation:
             told = json.loads(await _run(session, _USAGE, "The forwarder does not answer."))
         return int(told["bytes_in"]) + int(told["bytes_out"])
 
-    async def _configure_proxies(self, session: FileSession, row: BrowserSession) -> None:
-        config = await self._files.find(proxies_id(row.id))
-        if config is None:
+    async def _configure_forwarder(self, session: FileSession, row: BrowserSession) -> None:
+        has_proxies = bool(row.settings.get("has_proxies"))
+        proxies = await self._files.find(proxies_id(row.id)) if has_proxies else None
+        if has_proxies and proxies is None:
             raise BrowserNotPrepared("The session's proxies are not stored.")
+        config = forwarder_config(proxies, row.settings.get("allowed_domains", ()))
         await _upload(session, _ARCHIVE, config)
         await _run(
             session,
             f"{_CONFIGURE}; done=$?; rm -f {_ARCHIVE}; exit $done",
-            "The proxies were refused.",
+            "The session's proxies or domains were refused.",
         )
 
     async def _load_extension(self, session: FileSession, extension_id: str) -> list[str]:

@@ -1,13 +1,14 @@
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.browsers import transitions
+from sandbox_server.browsers.allowed_domains import egress_rules, read_domains
 from sandbox_server.browsers.contents import require_context, require_extension_of
 from sandbox_server.browsers.file_parts import BrowserFiles
 from sandbox_server.browsers.preparation import needs_preparation, proxies_id
@@ -53,6 +54,8 @@ class SessionRequest:
     context_persist: bool = False
     log: bool = True
     record: bool = False
+    allowed_domains: Sequence[str] = ()
+    ignore_certificate_errors: bool = False
     user_id: str | None = None
     priority: int = 0
     queue_timeout: timedelta | None = None
@@ -77,6 +80,7 @@ class BrowserSessions:
         wait: timedelta = WAIT,
     ) -> BrowserSession:
         """Create a session; it may still be pending at the end of the wait."""
+        wanted = replace(wanted, allowed_domains=read_domains(wanted.allowed_domains))
         session_id = new_session_id()
 
         async def add(session: AsyncSession, sandbox_id: str) -> None:
@@ -199,6 +203,8 @@ def _row(
         labels=dict(wanted.metadata),
         settings={
             **wanted.settings,
+            "flags": _flags(wanted),
+            "allowed_domains": list(wanted.allowed_domains),
             "extension_id": wanted.extension_id,
             "has_proxies": bool(wanted.proxies),
             "logs": wanted.log,
@@ -207,6 +213,11 @@ def _row(
         context_id=wanted.context_id,
         context_persist=wanted.context_persist,
     )
+
+
+def _flags(wanted: SessionRequest) -> list[str]:
+    flags = [*wanted.settings.get("flags", ())]
+    return [*flags, "--ignore-certificate-errors"] if wanted.ignore_certificate_errors else flags
 
 
 def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
@@ -218,10 +229,12 @@ def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
         user_id=wanted.user_id,
         timeout=wanted.timeout + _MARGIN,
         on_timeout=OnTimeout.DELETE,
+        network=egress_rules(wanted.allowed_domains, wanted.proxies),
         priority=wanted.priority,
         queue_timeout=wanted.queue_timeout,
         needs_files=bool(
-            wanted.settings.get("flags")
+            _flags(wanted)
+            or wanted.allowed_domains
             or wanted.proxies
             or wanted.extension_id
             or wanted.context_id

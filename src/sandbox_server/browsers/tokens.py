@@ -26,10 +26,11 @@ _INVALID = "The link to the browser is invalid or has expired."
 
 
 class BrowserUse(StrEnum):
-    """What a token is for: drivers keep a session of a browser alive, viewers do not."""
+    """What a token is for: drivers keep a session of a browser alive, viewers do not, and watchers change nothing."""
 
     DRIVE = "drive"
     VIEW = "view"
+    WATCH = "watch"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,13 +31,20 @@ class BrowserLinks:
         self._public = public_address
         self._tokens = tokens
 
-    def links(self, caller: Caller, sandbox_id: str, *, expires_at: datetime) -> BrowserUrls:
+    def links(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        *,
+        expires_at: datetime,
+        live_use: BrowserUse = BrowserUse.VIEW,
+    ) -> BrowserUrls:
         """Build all URLs of a browser."""
         drive = self.base(caller, sandbox_id, BrowserUse.DRIVE, expires_at=expires_at)
         return BrowserUrls(
             cdp_url=drive.replace("http", "ws", 1),
             webdriver_url=f"{drive}/webdriver",
-            live_url=self.live_url(caller, sandbox_id, expires_at=expires_at),
+            live_url=self.live_url(caller, sandbox_id, expires_at=expires_at, use=live_use),
             expires_at=expires_at,
         )
 
@@ -56,10 +63,16 @@ class BrowserLinks:
         )
 
     def live_url(
-        self, caller: Caller, sandbox_id: str, target: str | None = None, *, expires_at: datetime
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        target: str | None = None,
+        *,
+        expires_at: datetime,
+        use: BrowserUse = BrowserUse.VIEW,
     ) -> str:
-        """Build the URL of the live view of a target, or of the one that is shown; it opens in a browser."""
-        token = self._tokens.issue(caller, sandbox_id, BrowserUse.VIEW, expires_at=expires_at)
+        """Build the URL of the live view, or of DevTools for a target; it opens in a browser."""
+        token = self._tokens.issue(caller, sandbox_id, use, expires_at=expires_at)
         base = f"{self._public.url(sandbox_id, CDP_PORT)}{BROWSER_PATH}{token}"
         return f"{base}/live" if target is None else front_end_url(base, target)
 

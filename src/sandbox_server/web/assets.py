@@ -4,6 +4,8 @@ import gzip
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from fastapi import Request, Response
@@ -21,6 +23,12 @@ _WORTH_COMPRESSING = 1024
 _REVALIDATED = "no-cache"
 IMMUTABLE = "public, max-age=31536000, immutable"
 """For files whose names contain a hash of their content."""
+
+# Only scripts and styles from our own files: names and output of sandboxes cannot inject code.
+_SCRIPTS = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'; "
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,24 @@ def answer(
         content = asset.compressed
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=asset.media_type, headers=headers)
+
+
+def find_page_file(name: str) -> Asset | None:
+    """Find a file of the pages; third-party files are in `vendor`, if they were installed."""
+    return _page_files().get(name)
+
+
+def answer_page_file(
+    request: Request, file: Asset, *, framed_by: tuple[str, ...] = ()
+) -> Response:
+    """Respond with a file of the pages; no other page can frame it unless it is named."""
+    ancestors = " ".join(framed_by) or "'none'"
+    return answer(request, file, policy=f"{_SCRIPTS}frame-ancestors {ancestors}")
+
+
+@cache
+def _page_files() -> Mapping[str, Asset]:
+    return read_assets(files("sandbox_server").joinpath("web", "page"))
 
 
 def _read(directory: Traversable, above: str = "") -> Iterator[tuple[str, Asset]]:

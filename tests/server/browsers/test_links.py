@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -109,11 +110,30 @@ async def test_json__descriptions_name_urls_that_work_for_the_client(outside, sa
         assert Recorded.of_head(str(await socket.recv())).target == "/devtools/browser/B1"
 
 
-async def test_live_view__opens_devtools_on_the_host_of_the_sandbox(outside, sandbox_id):
+def live_base(links):
+    return links["live_url"].removesuffix("/live")
+
+
+async def test_live_view__is_a_page_of_this_server_on_the_host_of_the_sandbox(outside, sandbox_id):
     live_url = (await links_of(outside, sandbox_id))["live_url"]
-    opened = await get(outside, live_url)
+    assert urlsplit(live_url).netloc == outside.host_of(sandbox_id, 9222)
+    page = await get(outside, live_url)
+    assert (page.status_code, page.headers["Referrer-Policy"]) == (200, "no-referrer")
+    policy = page.headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+    assert "frame-ancestors 'self'" in policy
+    for name in re.findall(r'(?:src|href)="(live/[^"]+)"', page.text):
+        assert (await get(outside, f"{live_url.removesuffix('live')}{name}")).status_code == 200
+    state = (await get(outside, f"{live_url}/state")).json()
+    assert (state["mode"], state["sandbox"]) == ("control", "running")
+    unknown = await get(outside, f"{live_url}/index.html")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "browser-path-not-found")
+
+
+async def test_live_view__opens_devtools_on_request(outside, sandbox_id):
+    live_url = (await links_of(outside, sandbox_id))["live_url"]
+    opened = await get(outside, f"{live_url}/devtools")
     assert opened.status_code == 303
-    assert opened.headers["Referrer-Policy"] == "no-referrer"
     front_end = opened.headers["Location"]
     assert urlsplit(front_end).netloc == outside.host_of(sandbox_id, 9222)
     page = await get(outside, front_end)
@@ -122,6 +142,40 @@ async def test_live_view__opens_devtools_on_the_host_of_the_sandbox(outside, san
     socket_url = f"ws://{front_end.partition('ws=')[2]}"
     async with attached(outside, socket_url) as socket:
         assert Recorded.of_head(str(await socket.recv())).target == "/devtools/page/P1"
+
+
+async def test_live_view__a_link_for_watching_passes_no_command_and_no_other_path(
+    outside, sandbox_id
+):
+    links = await links_of(outside, sandbox_id, live_mode="view")
+    assert (await get(outside, f"{links['live_url']}/state")).json()["mode"] == "view"
+    websocket = live_base(links).replace("http", "ws", 1) + "/devtools/browser"
+    async with attached(outside, websocket) as socket, asyncio.timeout(WAIT):
+        await socket.recv()
+        await socket.send('{"id":1,"method":"Page.navigate"}')
+        assert "for watching only" in json.loads(await socket.recv())["error"]["message"]
+        await socket.send('{"id":2,"method":"Page.startScreencast"}')
+        assert json.loads(await socket.recv())["method"] == "Page.startScreencast"
+    token = live_base(links).rpartition("/")[2]
+    on_api = f"http://{outside.host}/browser/{token}"
+    for base in (live_base(links), on_api):
+        for path in ("/json/list", "/json/new", "/devtools/inspector.html", "/webdriver/status"):
+            assert (await get(outside, base + path)).status_code in {403, 404}
+    assert (await get(outside, f"{links['live_url']}/devtools")).status_code == 403
+
+
+async def test_live_view__watching_does_not_resume_a_paused_sandbox(outside):
+    async with new_sandbox(outside) as sandbox_id, outside.api() as api:
+        await start_recorder(await inside(outside, sandbox_id), CDP_PORT)
+        links = await links_of(outside, sandbox_id, live_mode="view")
+        assert (await api.post(f"/v1/sandboxes/{sandbox_id}/pause")).status_code == 200
+        assert (await get(outside, f"{links['live_url']}/state")).json()["sandbox"] == "paused"
+        websocket = live_base(links).replace("http", "ws", 1) + "/devtools/browser"
+        with pytest.raises(InvalidStatus) as refused:
+            async with attached(outside, websocket):
+                pass
+        assert refused.value.response.status_code == 409
+        assert (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()["state"] == "paused"
 
 
 async def test_live_view__pages_of_the_browser_run_no_scripts_on_the_host_of_the_api(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select, update
 
-from sandbox_server.db.models import Backend, BrowserSession
+from sandbox_server.db.models import Backend, BrowserSession, Sandbox
 from sandbox_server.domain.computers.browsers import new_session_id
 from sandbox_server.jobs.kinds import BROWSER_SESSION
 from sandbox_server.jobs.repository import JobRepository
@@ -62,6 +62,20 @@ async def test_browser__its_session_runs_until_it_is_released(outside):
             f"/v1/sandboxes/{made['sandbox_id']}/events", params={"follow": "false"}
         )
         assert "Released by API request." in events.text
+
+
+async def test_browser__allowed_domains_limit_the_network_of_its_sandbox(outside):
+    async with outside.api() as api:
+        made = await create(api, wait=0, allowed_domains=["a.example"])
+        async with outside.components.sessions() as session:
+            sandbox = await session.get_one(Sandbox, made["sandbox_id"])
+        assert sandbox.network == {
+            "allow_out": ["a.example", "*.a.example"],
+            "deny_out": ["0.0.0.0/0"],
+        }
+        await api.post(f"/v1/browsers/{made['id']}/release")
+        refused = await api.post("/v1/browsers", json={"allowed_domains": ["a b"]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
 
 
 async def test_browser__deleting_its_sandbox_ends_the_session(outside):

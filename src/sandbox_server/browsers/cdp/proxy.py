@@ -25,6 +25,7 @@ from sandbox_server.domain.errors import (
     PortBroken,
     PortNotOpen,
     SandboxError,
+    TicketRefused,
     Unauthenticated,
 )
 from sandbox_server.domain.service_ports import CDP_PORT
@@ -36,6 +37,7 @@ from sandbox_server.proxy.exchange import Relay as MessageRelay
 from sandbox_server.proxy.proxy_request import ProxyRequest
 from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget
+from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import SandboxController
 
 _LOCAL = f"localhost:{CDP_PORT}"
@@ -68,6 +70,8 @@ class CdpRequest:
     has_own_host: bool = False
     """Whether that URL has a host name of the sandbox; only then browsers run scripts of its pages."""
     is_driver: bool = True
+    only_watches: bool = False
+    """Whether the client may see the browser but change nothing."""
     lifetime: timedelta | None = None
     """How long the connection may last."""
 
@@ -89,6 +93,8 @@ class CdpProxy:
         try:
             if wanted_upgrade(scope["headers"]) is not None:
                 await self._attach(request)
+            elif request.only_watches:
+                raise TicketRefused("This link is for watching only.")
             elif _DESCRIPTIONS.fullmatch(request.path):
                 await self._describe(request)
             elif _FORWARDED.fullmatch(request.path):
@@ -105,7 +111,7 @@ class CdpProxy:
 
     async def _attach(self, request: CdpRequest) -> None:
         path = request.path
-        used = await self._port_proxy.find(request.caller, request.sandbox_id)
+        used = await self._find(request)
         policy = await self._policies.find(used.row)
         if path in _BROWSER:
             path = await self._find_browser(request)
@@ -116,6 +122,11 @@ class CdpProxy:
         relay = partial(self._relay, request, policy, used.row, page_id)
         await self._forward(request, request.client, path, relay=relay)
 
+    async def _find(self, request: CdpRequest) -> UsableSandbox:
+        if request.only_watches:
+            return await self._controller.look_into(request.caller, request.sandbox_id)
+        return await self._port_proxy.find(request.caller, request.sandbox_id)
+
     async def _find_browser(self, request: CdpRequest) -> str:
         version = await self._read_patiently(request)
         url = version.get("webSocketDebuggerUrl", "") if isinstance(version, dict) else ""
@@ -125,10 +136,15 @@ class CdpProxy:
         """Wait for a browser that has crashed and is started again."""
         for pause in _PAUSES_BETWEEN_ATTEMPTS:
             try:
-                return await self._read(request.caller, request.sandbox_id, "/json/version")
+                return await self._read_version(request)
             except PortNotOpen:
                 await asyncio.sleep(pause.total_seconds())
-        return await self._read(request.caller, request.sandbox_id, "/json/version")
+        return await self._read_version(request)
+
+    async def _read_version(self, request: CdpRequest) -> Any:
+        return await self._read(
+            request.caller, request.sandbox_id, "/json/version", only_watches=request.only_watches
+        )
 
     async def _relay(
         self,
@@ -143,7 +159,13 @@ class CdpProxy:
     ) -> None:
         wakefulness = SandboxWakefulness(self._controller, request.caller, row)
         explain = partial(self._explain_loss, request, server)
-        relay = Relay(policy, wakefulness, page_id=page_id, explain_loss=explain)
+        relay = Relay(
+            policy,
+            wakefulness,
+            page_id=page_id,
+            only_watches=request.only_watches,
+            explain_loss=explain,
+        )
         watch = asyncio.create_task(self._close_at_end(relay, wakefulness))
         expiry = _after(request.lifetime, partial(relay.close, EXPIRED))
         if request.is_driver:
@@ -192,10 +214,17 @@ class CdpProxy:
         await self._forward(request, answer.client, request.path)
         await answer.send(lambda body: with_public_urls(body, request.base, local=_LOCAL))
 
-    async def _read(self, caller: Caller, sandbox_id: str, path: str) -> Any:
+    async def _read(
+        self, caller: Caller, sandbox_id: str, path: str, *, only_watches: bool = False
+    ) -> Any:
         collected = CollectedAnswer(internal_client(path))
         request = CdpRequest(
-            client=collected.client, caller=caller, sandbox_id=sandbox_id, path=path, base=""
+            client=collected.client,
+            caller=caller,
+            sandbox_id=sandbox_id,
+            path=path,
+            base="",
+            only_watches=only_watches,
         )
         try:
             await self._forward(request, collected.client, path)
@@ -224,6 +253,7 @@ class CdpProxy:
             path=path.encode(),
             relay=relay,
             is_found=relay is not None,
+            counts_as_activity=not request.only_watches,
             extra_headers=() if relay is None else (_KEEP_OPEN,),
         )
         try:

@@ -14,9 +14,16 @@ from websockets.frames import Opcode
 from sandbox_http.frames import close_frame
 from sandbox_http.tunnel import Connection
 from sandbox_server.browsers.cdp.end import End
-from sandbox_server.browsers.cdp.frames import Control, Message, Piece, build_frame
+from sandbox_server.browsers.cdp.frames import Control, Message, Passage, Piece, build_frame
 from sandbox_server.browsers.cdp.policy import CdpPolicy, Direction
-from sandbox_server.browsers.cdp.rules import Answer, CloseRequest, decide, may_concern_rules
+from sandbox_server.browsers.cdp.rules import (
+    Answer,
+    CloseRequest,
+    Forward,
+    decide,
+    decide_watcher,
+    may_concern_rules,
+)
 from sandbox_server.domain.errors import SandboxError
 
 PING_EVERY = timedelta(seconds=20)
@@ -38,6 +45,7 @@ class Close:
 CLOSED_BROWSER = Close(1000, "The client closed the browser.")
 INVALID = Close(1002, "The client violated the WebSocket protocol.")
 FLOODED = Close(1008, "The client sends commands and does not read the answers.")
+TOO_LARGE = Close(1009, "The message is too large for a link that is for watching.")
 EXPIRED = Close(4401, "The link has expired.")
 
 
@@ -71,6 +79,7 @@ class Relay:
         use: Wakefulness,
         *,
         page_id: str | None,
+        only_watches: bool = False,
         explain_loss: Callable[[], Awaitable[Close]],
         ping_every: timedelta = PING_EVERY,
     ) -> None:
@@ -78,6 +87,7 @@ class Relay:
         self._records = policy.records
         self._use = use
         self._page_id = page_id
+        self._only_watches = only_watches
         self._explain_loss = explain_loss
         self._ping_every = ping_every
         self._ended = asyncio.Event()
@@ -142,6 +152,9 @@ class Relay:
             return
         if self._ended.is_set():
             return
+        if self._only_watches:
+            self._take_from_watcher(piece)
+            return
         if not isinstance(piece, Message):
             self._to_browser(piece.raw)
             return
@@ -164,6 +177,17 @@ class Relay:
             changed = decision.message
             self._to_browser(piece.raw if changed is None else build_frame(changed, masked=True))
 
+    def _take_from_watcher(self, piece: Message | Passage) -> None:
+        """Forward what a viewer may send; its traffic does not resume a paused browser."""
+        if not isinstance(piece, Message):
+            self.close(TOO_LARGE)
+            return
+        decision = decide_watcher(piece.payload)
+        if isinstance(decision, Forward) and decision.message is not None:
+            self._browser.send(build_frame(decision.message, masked=True))
+        elif isinstance(decision, Answer):
+            self._queue(self._answers, build_frame(decision.message))
+
     def _take_control(self, frame: Control) -> None:
         if frame.opcode is Opcode.PING:
             self._queue(self._controls, build_frame(frame.payload, opcode=Opcode.PONG))
@@ -175,7 +199,9 @@ class Relay:
             self._end()
 
     def _from_browser(self, piece: Piece) -> None:
-        if isinstance(piece, Message):
+        if self._only_watches and not isinstance(piece, Control):
+            pass  # watching keeps no browser awake
+        elif isinstance(piece, Message):
             self._use.note_traffic()
             self._take_message(piece)
         elif isinstance(piece, Control):

@@ -18,6 +18,22 @@ _STORING = frozenset({"allow", "allowAndName"})
 _TWICE = "The command contains a name twice."
 _PARSE_ERROR, _SERVER_ERROR = -32700, -32000
 
+# What the page of the live view sends; none of these changes what the browser shows to others.
+_WATCHING = frozenset(
+    {
+        "Target.setDiscoverTargets",
+        "Target.getTargets",
+        "Target.attachToTarget",
+        "Target.detachFromTarget",
+        "Page.enable",
+        "Page.startScreencast",
+        "Page.stopScreencast",
+        "Page.screencastFrameAck",
+        "Page.captureScreenshot",
+        "Page.getLayoutMetrics",
+    }
+)
+
 # An escape of a printable ASCII character, which no encoder needs; the backslash is not escaped itself.
 _ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:u00[2-7]|x)", re.IGNORECASE)
 
@@ -85,6 +101,22 @@ def decide(message: bytes, *, downloads: str) -> Decision:
     if command.is_ambiguous and _ruled(command.methods):
         return _refuse(command, _TWICE)
     return _apply(command, downloads)
+
+
+def decide_watcher(message: bytes) -> Decision:
+    """Decide about a message of a viewer that may only watch: it is parsed, and written anew if it is a known command."""
+    try:
+        command = _parse(message)
+    except _Invalid:
+        command = None
+    if command is None:
+        return Answer(
+            _dump({"error": {"code": _PARSE_ERROR, "message": "The command is not valid JSON."}})
+        )
+    method = command.get("method")
+    if not isinstance(method, str) or method not in _WATCHING:
+        return _refuse(command, "This link is for watching only.")
+    return Forward(_dump(command))
 
 
 def _apply(command: _Command, downloads: str) -> Decision:

@@ -79,6 +79,8 @@ class RelayServer:
     sleep: Sleep = field(default_factory=Sleep)
     ping_every: timedelta = PING_EVERY
     relays: list[Relay] = field(default_factory=list)
+    only_watches: bool = False
+    browser_path: bytes = b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _, upstream = await asyncio.get_running_loop().create_connection(
@@ -92,6 +94,7 @@ class RelayServer:
             self.policy,
             self.sleep,
             page_id=None,
+            only_watches=self.only_watches,
             explain_loss=_explain,
             ping_every=self.ping_every,
         )
@@ -112,10 +115,12 @@ async def _explain() -> Close:
 
 
 @asynccontextmanager
-async def relaying(browser_port: int) -> AsyncIterator[RelayServer]:
+async def relaying(
+    browser_port: int, kind: type[RelayServer] = RelayServer
+) -> AsyncIterator[RelayServer]:
     """Serve until the block ends."""
     listeners = listen("127.0.0.1", 0)
-    server = RelayServer(browser_port, listeners[0].getsockname()[1])
+    server = kind(browser_port, listeners[0].getsockname()[1])
     started = asyncio.Event()
     http = HttpServer(
         server,
