@@ -109,15 +109,90 @@ async def test_browser__a_webdriver_session_uses_the_same_browser(sandbox):
         assert await context.pages[0].evaluate("1 + 1") == 2
 
 
-async def test_browser__the_live_view_shows_the_page(sandbox, pictures):
+async def test_browser__the_live_view_shows_its_tabs_and_takes_input(sandbox, pictures):
     async with driven(sandbox) as context, running_chromium() as person:
-        await context.pages[0].goto(f"http://localhost:{SITE}/")
+        page = context.pages[0]
+        await page.goto(f"http://localhost:{SITE}/")
         view = await person.new_page(viewport={"width": 1400, "height": 900})
         await view.goto(sandbox.told["live_url"])
-        await view.wait_for_function("document.title.startsWith('DevTools')")
-        tree = view.get_by_text("Shown from the sandbox")
-        await tree.first.wait_for(timeout=LONG * 1000)
+        await view.get_by_role("tab", name="A page").wait_for(timeout=LONG * 1000)
+        await view.locator("#picture:not([hidden])").wait_for(timeout=LONG * 1000)
         await view.screenshot(path=pictures / "browser-live-view.png")
+        await page.evaluate(
+            "document.addEventListener('keydown', event => document.title = event.key)"
+        )
+        await view.locator("#picture").click()
+        await view.keyboard.press("k")
+        await page.wait_for_function("document.title === 'k'")
+        await view.reload()
+        await view.get_by_role("tab", name="k").wait_for(timeout=LONG * 1000)
+        await view.goto(f"{sandbox.told['live_url']}/devtools")
+        await view.wait_for_function("document.title.startsWith('DevTools')", timeout=LONG * 1000)
+
+
+async def test_browser__a_link_for_watching_shows_the_page_and_takes_no_input(sandbox, pictures):
+    links = sandbox.ask("POST", "/browser/links", json={"live_mode": "view"}).json()
+    async with driven(sandbox) as context, running_chromium() as person:
+        page = context.pages[0]
+        await page.goto(f"http://localhost:{SITE}/")
+        view = await person.new_page(viewport={"width": 1400, "height": 900})
+        await view.goto(links["live_url"])
+        await view.locator("#picture:not([hidden])").wait_for(timeout=LONG * 1000)
+        await view.get_by_text("You are watching.").wait_for()
+        await view.locator("#picture").click()
+        await view.screenshot(path=pictures / "browser-watching.png")
+        assert await page.title() == "A page"
+
+
+async def test_browser__only_allowed_domains_are_reached_whatever_a_driver_does(warm_server, warm):
+    headers = {"X-API-Key": warm_server.admin_key}
+    async with httpx.AsyncClient(base_url=warm_server.url, headers=headers, timeout=LONG) as api:
+        body = {"template": warm, "allowed_domains": ["allowed.example"]}
+        made = (await api.post("/v1/browsers", params={"wait": 50}, json=body)).json()
+        assert made["state"] == "running", made
+        try:
+            await _check_refusals(made["cdp_url"])
+        finally:
+            await api.post(f"/v1/browsers/{made['id']}/release")
+
+
+async def _check_refusals(cdp_url):
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.connect_over_cdp(cdp_url)
+        context = browser.contexts[0]
+        page = context.pages[0]
+        await page.goto("http://allowed.example/")
+        assert "not among" not in await page.inner_text("body")  # the name does not exist
+        await page.goto("http://other.example/")
+        assert "other.example is not among the allowed domains" in await page.inner_text("p")
+        with pytest.raises(Error, match="ERR_TUNNEL_CONNECTION_FAILED"):
+            await page.goto("https://other.example/")
+        session = await context.new_cdp_session(page)
+        await session.send("Fetch.disable")
+        other = await context.new_page()
+        refused = await other.goto("http://192.0.2.7/")
+        assert refused is not None
+        assert refused.status == 403
+        await page.goto("http://allowed.example/")
+        await page.set_content("<iframe src='http://other.example/'></iframe>")
+        frame = page.frame_locator("iframe")
+        await frame.get_by_text("not among the allowed domains").wait_for()
+        state = await page.evaluate(
+            """() => new Promise(done => {
+                const socket = new WebSocket("ws://other.example/");
+                socket.onopen = () => done("open");
+                socket.onerror = () => done("refused");
+            })"""
+        )
+        assert state == "refused"
+        root = await browser.new_browser_cdp_session()
+        made = await root.send("Target.createBrowserContext", {"proxyServer": "direct://"})
+        target = {"url": "about:blank", "browserContextId": made["browserContextId"]}
+        await root.send("Target.createTarget", target)
+        direct = next(page for each in browser.contexts for page in each.pages if each != context)
+        with pytest.raises(Error, match="ERR_"):
+            await direct.goto("http://192.0.2.7/", timeout=20_000)
+        await browser.close()
 
 
 async def test_browser__that_was_killed_is_started_again(sandbox):
