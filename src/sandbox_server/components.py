@@ -19,10 +19,10 @@ from sandbox_server.browsers.cdp.proxy import CdpProxy
 from sandbox_server.browsers.contents import BrowserContexts, BrowserExtensions
 from sandbox_server.browsers.downloads import SessionDownloads
 from sandbox_server.browsers.drivers import SessionDrivers
+from sandbox_server.browsers.live_view import LiveView
 from sandbox_server.browsers.records.recorders import SessionRecorders
 from sandbox_server.browsers.records.recordings import SessionRecordings
 from sandbox_server.browsers.records.session_logs import SessionLogs
-from sandbox_server.browsers.live_view import LiveView
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.browsers.tokens import BrowserTokens
 from sandbox_server.browsers.urls import BrowserLinks

@@ -71,9 +71,7 @@ def find_page_file(name: str) -> Asset | None:
     return _page_files().get(name)
 
 
-def answer_page_file(
-    request: Request, file: Asset, *, framed_by: tuple[str, ...] = ()
-) -> Response:
+def answer_page_file(request: Request, file: Asset, *, framed_by: tuple[str, ...] = ()) -> Response:
     """Respond with a file of the pages; no other page can frame it unless it is named."""
     ancestors = " ".join(framed_by) or "'none'"
     return answer(request, file, policy=f"{_SCRIPTS}frame-ancestors {ancestors}")

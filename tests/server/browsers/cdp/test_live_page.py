@@ -5,10 +5,10 @@ import json
 import pytest
 import pytest_asyncio
 from playwright.async_api import async_playwright, expect
-from starlette.requests import HTTPConnection
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sandbox_server.http.page_files import answer_with, find_page_file
+from sandbox_server.web.assets import answer_page_file, find_page_file
 from tests.chromium_process import listening_chromium
 from tests.engine.polling import until
 from tests.server.browsers.cdp.relay_server import RelayServer, relaying
@@ -51,7 +51,7 @@ class LiveServer(RelayServer):
             response = (
                 Response(status_code=404)
                 if file is None
-                else answer_with(file, HTTPConnection(scope))
+                else answer_page_file(Request(scope), file)
             )
         await response(scope, receive, send)
 
