@@ -9,8 +9,8 @@ from sandbox_server.browsers.cdp.proxy import CdpProxy, CdpRequest
 from sandbox_server.browsers.tokens import BrowserCaller, BrowserUse
 from sandbox_server.browsers.urls import front_end_url
 from sandbox_server.domain.errors import BrowserNotRunning, BrowserPathNotFound, TicketRefused
+from sandbox_server.http.assets import answer_page_file, find_page_file
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.web.assets import answer_page_file, find_page_file
 
 LIVE_PATH = "/live"
 

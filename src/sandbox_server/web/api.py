@@ -5,9 +5,9 @@ from starlette.exceptions import HTTPException
 
 from sandbox_server.domain.access import TicketCaller
 from sandbox_server.domain.errors import TicketRefused
+from sandbox_server.http.assets import READING, answer_page_file, find_page_file
 from sandbox_server.http.deps import find_component
 from sandbox_server.settings import Settings
-from sandbox_server.web.assets import READING, answer_page_file, find_page_file
 
 router = APIRouter(include_in_schema=False)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
-from sandbox_server.web.assets import IMMUTABLE, READING, Asset, answer, read_assets
+from sandbox_server.http.assets import IMMUTABLE, READING, Asset, answer, read_assets
 
 router = APIRouter(include_in_schema=False)
 

@@ -8,7 +8,7 @@ from playwright.async_api import async_playwright, expect
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sandbox_server.web.assets import answer_page_file, find_page_file
+from sandbox_server.http.assets import answer_page_file, find_page_file
 from tests.chromium_process import listening_chromium
 from tests.engine.polling import until
 from tests.server.browsers.cdp.relay_server import RelayServer, relaying
