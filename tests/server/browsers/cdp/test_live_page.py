@@ -12,11 +12,12 @@ from sandbox_server.http.assets import answer_page_file, find_page_file
 from tests.chromium_process import listening_chromium
 from tests.engine.polling import until
 from tests.server.browsers.cdp.relay_server import RelayServer, relaying
-from tests.server.browsers.cdp.test_relay import ask, attached
+from tests.server.browsers.cdp.test_relay import WAIT, ask, attached
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WAIT_MS = 30_000
+expect.set_options(timeout=WAIT_MS)
 RED, BLUE = "rgb(200, 0, 0)", "rgb(0, 0, 200)"
 
 
@@ -115,7 +116,7 @@ async def wait_color(page, channel):
         color = await color_shown(page)
         return color is not None and color[channel] > 150 and sum(color[:3]) < 300
 
-    await until(is_shown)
+    await until(is_shown, timeout=WAIT)
 
 
 async def titles_of(socket):
@@ -127,7 +128,7 @@ async def wait_title(socket, title):
     async def is_there():
         return title in await titles_of(socket)
 
-    await until(is_there)
+    await until(is_there, timeout=WAIT)
 
 
 async def click_at(page, x, y):
