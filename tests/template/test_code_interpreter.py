@@ -1,68 +1,25 @@
 """The code interpreter in sandboxes of its template, as clients outside reach it."""
 
-import json
-import time
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
 
 import httpx
 import pytest
 from e2b import Sandbox
 
+from tests.engine.engine_process import running_engine
+from tests.template.code_interpreter import Interpreter
 from tests.template.computer import Computer
+from tests.template.conftest import build
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
 
-PORT = 49999
 MEMORY = "cat /proc/[0-9]*/smaps_rollup 2>/dev/null | awk '/^Pss:/ { kb += $2 } END { print int(kb / 1024) }'"
 CHART = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4], label='a')\nplt.title('T')\nplt.show()"
+FLOOD = "while True: print('x' * 1_000_000, end='')"
+ENDLESS = "while True: pass"
 FORKS = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"
-
-
-class Interpreter:
-    """The interpreter of one sandbox."""
-
-    def __init__(self, computer: Computer) -> None:
-        self.computer = computer
-        self._client = httpx.Client(
-            base_url=computer.options["sandbox_url"],
-            headers={"Host": computer.host(PORT)},
-            timeout=120,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def run(self, code: str, **options: object) -> list[dict[str, Any]]:
-        answer = self._client.post("/execute", json={"code": code, **options})
-        assert answer.status_code == 200, answer.text
-        return [json.loads(line) for line in answer.content.splitlines()]
-
-    def result(self, code: str, **options: object) -> str:
-        lines = self.run(code, **options)
-        assert not self.of("error", lines), lines
-        return "".join(line["text"] for line in lines if line["type"] in ("result", "stdout"))
-
-    def of(self, kind: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [line for line in lines if line["type"] == kind]
-
-    def leave(self, code: str, **options: object) -> None:
-        """Run code and close the connection once it has begun."""
-        with self._client.stream("POST", "/execute", json={"code": code, **options}) as answer:
-            assert next(answer.iter_lines())
-
-    def wait(self) -> None:
-        for _ in range(120):
-            try:
-                if self.result("1 + 1") == "2":
-                    return
-            except (AssertionError, httpx.HTTPError, json.JSONDecodeError):
-                time.sleep(0.25)
-        raise AssertionError("the interpreter has not recovered")
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +101,18 @@ def test_memory__that_is_used_up_ends_the_execution_and_not_the_services(interpr
         interpreter.computer.run("/opt/sandbox/start-services.sh --check")
 
 
-def test_forks__without_end_are_ended_with_their_client(interpreter_of):
-    with interpreter_of() as interpreter:
-        interpreter.leave(FORKS)
+@pytest.mark.parametrize("code", [FORKS, FLOOD, ENDLESS])
+def test_bad_code__harms_no_neighbour_and_leaves_nothing_running(interpreter_of, code):
+    with interpreter_of() as interpreter, interpreter_of() as neighbour:
         interpreter.wait()
-        left = interpreter.computer.run("pgrep -fc python_kernel.py; true", user="root")
-        assert int(left) <= 2
+        before = interpreter.processes()
+        with interpreter.streaming(code) as lines:
+            assert next(lines)
+            assert neighbour.result("1 + 1") == "2"
+            assert neighbour.result("1 + 1", language="js") == "2"
+        interpreter.wait()
+        assert interpreter.processes() <= before + 2  # an answer's own
+        interpreter.computer.run("/opt/sandbox/start-services.sh --check")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +132,35 @@ def test_pause__keeps_variables(interpreter_of):
         interpreter.computer.sandbox.connect()
         assert interpreter.result("kept + 1") == "42"
         assert interpreter.result("kept + 1", language="js") == "41"
+
+
+def test_pause__in_mid_execution_ends_the_stream_and_keeps_variables(interpreter_of):
+    with interpreter_of() as interpreter:
+        interpreter.run("kept = 41")
+        with interpreter.streaming(ENDLESS) as lines:
+            assert next(lines)
+            interpreter.computer.sandbox.pause()
+            with pytest.raises(httpx.HTTPError):
+                list(lines)
+        interpreter.computer.sandbox.connect()
+        assert interpreter.result("kept + 1") == "42"
+
+
+def test_engine__that_is_killed_in_mid_execution_ends_the_stream_and_keeps_variables():
+    with running_engine() as engine:
+        name = build("code-interpreter-v1", engine.options)
+        with (
+            Sandbox.create(name, timeout=600, **engine.options) as sandbox,
+            Interpreter(Computer(sandbox, engine.options)) as interpreter,
+        ):
+            interpreter.run("kept = 41")
+            with interpreter.streaming(ENDLESS) as lines:
+                assert next(lines)
+                asyncio.run(engine.restart())
+                with pytest.raises(httpx.HTTPError):
+                    list(lines)
+            interpreter.wait()
+            assert interpreter.result("kept + 1") == "42"
 
 
 def test_memory__of_an_idle_sandbox_is_within_the_limit(interpreter_of):

@@ -30,8 +30,8 @@ _VARIABLES = {
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
 WARM_UP = {
-    # The display of a value, which is not kept; and what was imported is no garbage.
-    "python": "(lambda shell: (shell.displayhook(0), shell.displayhook.flush(), "
+    # A cell with a value, which is not kept; and what was imported is no garbage.
+    "python": "(lambda shell: (shell.run_cell('0', store_history=False), shell.displayhook.flush(), "
     "__import__('gc').freeze()))(get_ipython())",
 }
 """Code that does not change what users' code sees."""
