@@ -20,6 +20,9 @@ async def test_contexts__defaults_exist_from_the_start_and_the_newest_is_last(tm
             "execution_count": 0,
         }
         assert javascript["language"] == "javascript"
+        first = await interpreter.run("Out, [name for name in dir() if name[0] != '_']")
+        assert first.result == "({}, ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit'])"
+        assert first.of("number_of_executions")[0]["execution_count"] == 1
         created = await interpreter.context(language="bash", cwd="/usr")
         newest = (await interpreter.contexts())[-1]
         assert (newest["id"], newest["language"], newest["cwd"]) == (created, "bash", "/usr")

@@ -90,6 +90,8 @@ async def test_env_vars__apply_to_one_execution(interpreter):
     answer = await interpreter.run(f"{code} == {value!r}", env_vars={"ONLY_HERE": value})
     assert answer.result == "True"
     assert (await interpreter.run(code)).results == []
+    odd = {"A=B": "not a name", "ODD": "a\0b", "EVEN": "2"}
+    assert (await interpreter.run("os.environ['EVEN']", env_vars=odd)).result == "2"
     await interpreter.run("1", env_vars={"PATH": "nowhere"})
     assert (await interpreter.run("!echo found")).text() == "found\r\n"
 
