@@ -16,14 +16,17 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.commands.recording_statements import (
+    CLAIM_AND_INSERT_IF_RUNNING,
     DEFAULTS,
     EXTEND,
     INSERT,
+    INSERT_IF_RUNNING,
     INSERTED_COLUMNS,
     NOW,
     STORE,
 )
-from sandbox_server.db.models import Command, CommandOutput
+from sandbox_server.db.models import Command, CommandOutput, Sandbox
+from sandbox_server.domain.requests import Idempotency
 from sandbox_server.log.records import RecordType
 
 # Notification: commands were released for other servers to record.
@@ -91,6 +94,32 @@ class RecordingRepository:
         inserted = await self._session.execute(INSERT, {**parameters, "lease": lease})
         row.created_at, row.recorded_until = inserted.one()
         return row
+
+    async def add_if_running(
+        self,
+        *,
+        by: str,
+        lease: timedelta,
+        idempotency: Idempotency | None,
+        backends: Sequence[str],
+        **columns: Any,
+    ) -> tuple[Sandbox, Command] | None:
+        """Insert a command, leased to its recorder, if its sandbox runs at one of these backends and its idempotency key is new.
+
+        Returns both rows, or None without having written anything.
+        """
+        row = Command(**{**DEFAULTS, **columns}, recorded_by=by)
+        parameters = {f"new_{name}": getattr(row, name) for name in INSERTED_COLUMNS}
+        parameters |= {"lease": lease, "backends": list(backends)}
+        if idempotency is not None:
+            parameters |= {"key": idempotency.key, "digest": idempotency.digest}
+        statement = INSERT_IF_RUNNING if idempotency is None else CLAIM_AND_INSERT_IF_RUNNING
+        inserted = await self._session.execute(statement, parameters)
+        found = inserted.one_or_none()
+        if found is None:
+            return None
+        sandbox, row.created_at, row.recorded_until = found
+        return sandbox, row
 
     async def store(
         self, tenant_id: str, writes: Sequence[LogWrite], *, by: str, lease: timedelta

@@ -1,21 +1,29 @@
 """SQL statements of recording, built once."""
 
+from datetime import datetime
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
     Interval,
     LargeBinary,
+    Select,
     Text,
     bindparam,
     false,
     func,
     insert,
+    literal,
+    select,
     text,
+    true,
     update,
 )
+from sqlalchemy.dialects import postgresql
 
-from sandbox_server.db.models import TABLES, Command
+from sandbox_server.db.models import TABLES, Command, IdempotencyKey, Sandbox
 from sandbox_server.domain.commands import CommandKind, CommandState
+from sandbox_server.domain.state import State, Target
 from sandbox_server.log.events import LOG_CHANNEL
 
 NOW = func.statement_timestamp()
@@ -32,18 +40,63 @@ INSERTED_COLUMNS = (
     *("cols", "rows", "timeout", "expires_at", "state", "recorded_by", "agent", "code"),
 )
 _mapped = Command.__mapper__.columns
+_INSERTED = {
+    _mapped[name]: bindparam(f"new_{name}", type_=_mapped[name].type) for name in INSERTED_COLUMNS
+} | {_mapped["recorded_until"]: NOW + _lease}
 # Built once and without ORM objects, which made a short command a fifth slower.
 INSERT = (
     insert(TABLES["commands"])
-    .values(
-        {
-            _mapped[name]: bindparam(f"new_{name}", type_=_mapped[name].type)
-            for name in INSERTED_COLUMNS
-        }
-        | {_mapped["recorded_until"]: NOW + _lease}
-    )
+    .values(_INSERTED)
     .returning(_mapped["created_at"], _mapped["recorded_until"])
 )
+
+
+def _insert_if_running(*, with_key: bool) -> Select[Sandbox, datetime, datetime]:
+    """Insert a command and select its sandbox. Reading, claiming the key and inserting by statements of their own takes five."""
+    sandbox = (
+        select(Sandbox.id)
+        .where(
+            Sandbox.id == _INSERTED[_mapped["sandbox_id"]],
+            Sandbox.tenant_id == _INSERTED[_mapped["tenant_id"]],
+            Sandbox.state == State.RUNNING,
+            Sandbox.target == Target.RUNNING,
+            Sandbox.backend == func.any(bindparam("backends", type_=ARRAY(Text))),
+        )
+        .cte("sandbox")
+    )
+    values = select(*_INSERTED.values()).select_from(sandbox)
+    if with_key:
+        key = {
+            "tenant_id": _INSERTED[_mapped["tenant_id"]],
+            "key": bindparam("key", type_=Text),
+            "digest": bindparam("digest", type_=LargeBinary),
+            "resource": literal("command"),
+            "resource_id": _INSERTED[_mapped["id"]],
+        }
+        claimed = (
+            postgresql.insert(IdempotencyKey)
+            .from_select(list(key), select(*key.values()).select_from(sandbox))
+            .on_conflict_do_nothing()
+            .returning(IdempotencyKey.resource_id)
+            .cte("claimed")
+        )
+        values = values.join(claimed, true())
+    inserted = (
+        insert(TABLES["commands"])
+        .from_select(list(_INSERTED), values)
+        .returning(_mapped["created_at"], _mapped["recorded_until"])
+        .cte("inserted")
+    )
+    columns = (inserted.c.created_at, inserted.c.recorded_until)
+    return (
+        select(Sandbox, *columns)
+        .join(inserted, true())
+        .where(Sandbox.id == _INSERTED[_mapped["sandbox_id"]])
+    )
+
+
+INSERT_IF_RUNNING = _insert_if_running(with_key=False)
+CLAIM_AND_INSERT_IF_RUNNING = _insert_if_running(with_key=True)
 EXTEND = (
     update(Command)
     .where(Command.id == func.any(bindparam("ids", type_=ARRAY(Text))))

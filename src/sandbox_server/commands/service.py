@@ -6,7 +6,7 @@ from sandbox_server.commands.recording import Recording
 from sandbox_server.commands.recording_repository import RecordingRepository
 from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.repository import CommandRepository
-from sandbox_server.commands.requests import to_columns, to_process
+from sandbox_server.commands.requests import CommandInsertion, to_process
 from sandbox_server.commands.terminal_repository import TerminalRepository
 from sandbox_server.commands.waiting import (
     ENDED_STATES,
@@ -14,7 +14,6 @@ from sandbox_server.commands.waiting import (
     CommandWaiter,
     wait_for_event,
 )
-from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
@@ -31,10 +30,7 @@ from sandbox_server.domain.errors import (
     StdinClosed,
     TooManyCommands,
 )
-from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.jobs.kinds import AGENT_RUN
-from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.log.records import Record, RecordType
@@ -79,6 +75,9 @@ class Commands:
         self._log_notifications = log_notifications
         self._max_per_sandbox = max_per_sandbox
         self._max_per_tenant = max_per_tenant
+        self._insertion = CommandInsertion(
+            sessions, by=recordings.recorder_name, lease=recordings.lease
+        )
         self._waiter = CommandWaiter(sessions, recordings, log_notifications)
 
     async def start(
@@ -95,17 +94,12 @@ class Commands:
 
         Its output is recorded even if the caller disconnects. `begin` starts it, unless it is a process.
         """
-        if (created := await self._find_created(caller, idempotency)) is not None:
-            return await self._wait_started(caller, sandbox_id, created, wait=wait)
-        used = await self._use_sandbox(caller, sandbox_id, request.kind, wait=wait)
-        used.backend.require("commands")
-        self._require_room(caller, sandbox_id)
-        command_id = new_id()
-        row = await self._add(caller, command_id, used, request, idempotency)
-        if isinstance(row, str):
-            return await self._wait_started(caller, sandbox_id, row, wait=wait)
+        inserted = await self._insert(caller, sandbox_id, request, idempotency, wait=wait)
+        if isinstance(inserted, str):
+            return await self._wait_started(caller, sandbox_id, inserted, wait=wait)
+        used, row = inserted
         if begin is None:
-            recording = self._recordings.begin(row, used, to_process(command_id, request))
+            recording = self._recordings.begin(row, used, to_process(row.id, request))
         else:
             recording = begin(self._recordings, row, used)
         await wait_for_event(recording.started, wait)
@@ -219,11 +213,33 @@ class Commands:
         async with without_transaction(self._sessions) as session:
             await TerminalRepository(session).note_size(command_id, size)
 
-    async def _find_created(self, caller: Caller, idempotency: Idempotency | None) -> str | None:
-        if idempotency is None:
-            return None
-        async with without_transaction(self._sessions) as session:
-            return await IdempotencyRepository(session).find(caller.tenant_id, idempotency)
+    async def _insert(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        request: CommandRequest,
+        idempotency: Idempotency | None,
+        *,
+        wait: timedelta,
+    ) -> tuple[UsableSandbox, Command] | str:
+        """Insert a command and return it with its sandbox, or the id of the one that the same request has created."""
+        if self._has_room(caller, sandbox_id):
+            backends = self._controller.list_backends_with("commands")
+            added = await self._insertion.add_if_running(
+                caller, sandbox_id, request, idempotency, backends=backends
+            )
+            if added is not None:
+                sandbox, row = added
+                # Not awaited: a caller that is cancelled here would leave a command that is never started.
+                self._controller.activity.note(sandbox)
+                return self._controller.reach_into(sandbox), row
+        if (created := await self._insertion.find_created(caller, idempotency)) is not None:
+            return created
+        used = await self._use_sandbox(caller, sandbox_id, request.kind, wait=wait)
+        used.backend.require("commands")
+        self._require_room(caller, sandbox_id)
+        inserted = await self._insertion.add(caller, used.row.id, request, idempotency)
+        return inserted if isinstance(inserted, str) else (used, inserted)
 
     async def _use_sandbox(
         self, caller: Caller, sandbox_id: str, kind: CommandKind, *, wait: timedelta
@@ -232,41 +248,18 @@ class Commands:
             return await self._controller.look_into(caller, sandbox_id)
         return await self._controller.use(caller, sandbox_id, wait=wait)
 
-    async def _add(
-        self,
-        caller: Caller,
-        command_id: str,
-        used: UsableSandbox,
-        request: CommandRequest,
-        idempotency: Idempotency | None,
-    ) -> Command | str:
-        """Insert the command. If the same request has already created one, return its id."""
-        columns = {
-            "id": command_id,
-            "tenant_id": caller.tenant_id,
-            "sandbox_id": used.row.id,
-            **to_columns(request),
-        }
-        by, lease = self._recordings.recorder_name, self._recordings.lease
-        has_follow_up = request.agent is not None and "afterwards" in request.agent
-        if idempotency is None and not has_follow_up:
-            async with without_transaction(self._sessions) as session:
-                return await RecordingRepository(session).add(by=by, lease=lease, **columns)
-        async with self._sessions.begin() as session:
-            created = await IdempotencyRepository(session).claim(
-                caller.tenant_id, idempotency, resource="command", resource_id=command_id
-            )
-            if created != command_id:
-                return created
-            if has_follow_up:
-                await JobRepository(session).due(AGENT_RUN, command_id)
-            return await RecordingRepository(session).add(by=by, lease=lease, **columns)
-
     async def _wait_started(
         self, caller: Caller, sandbox_id: str, command_id: str, *, wait: timedelta
     ) -> Command:
         row = await self.get(caller, sandbox_id, command_id)
         return await self._waiter.wait_until(row, STARTED_STATES, wait=wait)
+
+    def _has_room(self, caller: Caller, sandbox_id: str) -> bool:
+        count = self._recordings.count
+        return (
+            count(sandbox_id) < self._max_per_sandbox
+            and count(caller.tenant_id) < self._max_per_tenant
+        )
 
     def _require_room(self, caller: Caller, sandbox_id: str) -> None:
         if self._recordings.count(sandbox_id) >= self._max_per_sandbox:

@@ -67,6 +67,11 @@ class Backends:
         known = self._known.get(name)
         return None if known is None else known.client.capabilities
 
+    def list_with(self, capability: str) -> list[str]:
+        """List the backends whose sandboxes can have a capability."""
+        limits = {name: self.limited_to(name) for name in self._known}
+        return [name for name, limit in limits.items() if limit is None or capability in limit]
+
     def building(self) -> list[str]:
         """List the backends that can build templates."""
         return [name for name in self._known if self.limited_to(name) is None]

@@ -191,6 +191,10 @@ class SandboxController:
         """Follow notifications of a sandbox's changes while the block lasts."""
         return self._waiting.notifications(sandbox_id)
 
+    def list_backends_with(self, capability: str) -> list[str]:
+        """List the backends whose sandboxes can have a capability."""
+        return self._backends.list_with(capability)
+
     def find_access(self, row: Sandbox) -> Access | None:
         """Find the credentials of a sandbox; it has none before it started and after it ended."""
         return self._access.find_access(row)

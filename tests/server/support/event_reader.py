@@ -51,9 +51,9 @@ class Followed:
 
 
 @asynccontextmanager
-async def following(caller, path, *, after=None, method="GET", **options):
+async def following(caller, path, *, after=None, method="GET", headers=None, **options):
     """Follow what is there, after what was told before if that is given."""
-    headers = {"Accept": "text/event-stream"}
+    headers = {"Accept": "text/event-stream", **(headers or {})}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
     async with caller.stream(method, path, headers=headers, **options) as response:
