@@ -118,7 +118,10 @@ class ExecutionRecording(Recording):
                     self._end(CommandState.TIMED_OUT, reason)
             except SandboxError as error:
                 self.failure = error
-                self._end(CommandState.FAILED, str(error))
+                # A caller that does not wait reads only this.
+                self._end(
+                    CommandState.FAILED, " ".join(filter(None, (str(error), error.remediation)))
+                )
             except LOST:
                 await self._end_lost(_BROKEN)
             except _Silent:

@@ -131,6 +131,7 @@ async def test_code__a_sandbox_without_an_interpreter_names_the_template(api, ou
     assert (ended.status_code, ended.json()["code"]) == (502, "interpreter-unreachable")
     failed = (await api.get(f"{path}/code")).json()["items"]
     assert [one["state"] for one in failed] == ["failed", "failed"]
+    assert failed[1]["state_reason"].endswith("from the template `code-interpreter-v1`.")
     await api.delete(path)
 
 

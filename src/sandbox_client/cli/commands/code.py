@@ -170,5 +170,7 @@ def _exit_code_of(end: CodeEnd) -> int:
             return TIMED_OUT
         case CodeExecutionState.KILLED if end.reason == "Interrupted by request.":
             return 130
+        case CodeExecutionState.FAILED:
+            raise CliError(f"The code did not run: {end.reason or 'reason not recorded'}")
         case _:
-            raise CliError(f"The execution is {end.state}: {end.reason or 'reason not recorded'}")
+            raise CliError(f"The execution was {end.state}: {end.reason or 'reason not recorded'}")
