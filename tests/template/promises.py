@@ -1,9 +1,12 @@
 """What each template of `templates/e2b.toml` has to prove in a sandbox of its own."""
 
+import asyncio
 import io
 from collections.abc import Callable
 
 import httpx
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
 from PIL import Image
 
 from tests.template.computer import Computer
@@ -36,7 +39,7 @@ def has_its_programs(computer: Computer, name: str) -> None:
 
 
 def offers_tools(computer: Computer) -> None:
-    assert "read_file" in call(computer, "tools/list")
+    assert {"read_file", "run_command"} <= tools(computer)
 
 
 def runs_code(computer: Computer) -> None:
@@ -47,10 +50,8 @@ def runs_code(computer: Computer) -> None:
 
 def opens_pages(computer: Computer) -> None:
     """Open a page with a tool; the browser then answers CDP clients, too."""
-    computer.run("echo '<title>Seen</title>' >/tmp/p.html; cd /tmp; setsid python -m http.server &")
-    computer.wait("curl --silent --fail localhost:8000/p.html")
-    arguments = '{"name": "browser_navigate", "arguments": {"url": "http://localhost:8000/p.html"}}'
-    assert "Seen" in call(computer, "tools/call", arguments)
+    computer.run("echo '<title>Seen</title>' >/tmp/p.html")
+    assert "Seen" in call(computer, "browser_navigate", url="file:///tmp/p.html")
     assert "p.html" in computer.run("curl --silent --fail localhost:9222/json/list")
 
 
@@ -73,19 +74,31 @@ CAPABILITIES: dict[str, Callable[[Computer], None]] = {
 }
 
 
-def call(computer: Computer, method: str, params: str = "{}") -> str:
-    """Send a request to the tool server; gives the response as text."""
-    headers = {
-        "Host": computer.host(6060),
-        "Authorization": f"Bearer {computer.token}",
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-    }
-    body = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {params}}}'
+def tools(computer: Computer) -> set[str]:
+    """List the tools that its tool server offers."""
+
+    async def listed() -> set[str]:
+        async with _client(computer) as client:
+            return {tool.name for tool in await client.list_tools()}
+
+    return asyncio.run(listed())
+
+
+def call(computer: Computer, tool: str, **arguments: str) -> str:
+    """Call a tool; gives the text of its result."""
+
+    async def called() -> str:
+        async with _client(computer) as client:
+            result = await client.call_tool(tool, arguments)
+            return "".join(getattr(part, "text", "") for part in result.content)
+
+    return asyncio.run(called())
+
+
+def _client(computer: Computer) -> Client[StreamableHttpTransport]:
+    headers = {"Host": computer.host(6060), "Authorization": f"Bearer {computer.token}"}
     url = f"{computer.options['sandbox_url']}/mcp/"
-    answer = httpx.post(url, headers=headers, content=body, timeout=120)
-    assert answer.is_success, answer.text
-    return answer.text
+    return Client(StreamableHttpTransport(url, headers=headers), timeout=120)
 
 
 def screenshot(computer: Computer) -> Image.Image:
