@@ -2,7 +2,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -47,15 +46,13 @@ async def tools(programs):
 
 async def run_too_long(tools, programs):
     pid = programs / "workspace" / "pid"
-    began = time.monotonic()
     ran = await tools.call_tool(
         "run_command",
         {
-            "command": f"{programs}/as-root sh -c 'echo $$ >{pid}; exec sleep 20'",
+            "command": f"{programs}/as-root sh -c 'echo $$ >{pid}; exec sleep 600'",
             "timeout_s": 1,
         },
     )
-    assert time.monotonic() - began < 15
     is_alive = alive(pid)
     if is_alive:
         os.kill(int(pid.read_text()), signal.SIGKILL)
