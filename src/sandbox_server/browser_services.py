@@ -19,6 +19,7 @@ from sandbox_server.browsers.records.store import RecordKind, RecordStore
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.session import Sessions
 from sandbox_server.files.file_access import FileAccess
+from sandbox_server.sandboxes.configured_computers import ConfiguredComputers
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
@@ -46,7 +47,9 @@ def build_browser_services(
     settings: Settings, sessions: Sessions, vault: Vault, controller: SandboxController
 ) -> BrowserServices:
     files, file_access = BrowserFiles(sessions, vault), FileAccess(controller)
-    browsers, drivers = BrowserSessions(sessions, controller, files), SessionDrivers(sessions)
+    defaults = ConfiguredComputers(sessions, vault)
+    browsers = BrowserSessions(sessions, controller, files, defaults)
+    drivers = SessionDrivers(sessions)
     downloads = SessionDownloads(file_access, files)
     contents = SessionContents(sessions, SessionPreparation(file_access, files), downloads)
     store = RecordStore(sessions, vault, _limits(settings))

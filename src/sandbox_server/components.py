@@ -296,7 +296,7 @@ def build_components(core: Core) -> Components:
         snapshots=core.snapshots,
         catalog=Catalog(sessions, core.backends, core.vault, core.template_lookup),
         template_capabilities=template_capabilities,
-        configurations=Configurations(sessions, core.backends, template_capabilities),
+        configurations=Configurations(sessions, core.backends, template_capabilities, core.vault),
         verbs=Verbs(controller, commands, contents),
         forges=core.forges,
         tasks=core.task_services.tasks,

@@ -124,7 +124,7 @@ async def open_server(
         server = _assemble(settings, sessions, vault, backends, notifications, bundled, agent)
         stack.push_async_callback(server.components.locks.close)
         stack.push_async_callback(server.components.forges.close)
-        await apply_configurations(sessions, configurations)
+        await apply_configurations(sessions, configurations, vault=vault)
         await server.retention_job.ensure()
         async with sessions.begin() as session:
             await SharedTemplateRepository(session).declare(

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sandbox_client.models.access import AgentTypeDefaults as AgentTypeDefaults
+    from sandbox_client.models.access import BrowserValues as BrowserValues
     from sandbox_client.models.access import Configuration as Configuration
+    from sandbox_client.models.access import DesktopValues as DesktopValues
     from sandbox_client.models.access import KeyCreate as KeyCreate
     from sandbox_client.models.access import KeyCreated as KeyCreated
     from sandbox_client.models.access import KeyRead as KeyRead
@@ -416,7 +418,9 @@ _WHERE = {
     "TemplateRebuild": "templates",
     "TemplateStep": "templates",
     "AgentTypeDefaults": "access",
+    "BrowserValues": "access",
     "Configuration": "access",
+    "DesktopValues": "access",
     "SandboxDefaults": "access",
     "TemplateDefaults": "access",
     "TenantDefaults": "access",

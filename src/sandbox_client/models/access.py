@@ -1,14 +1,16 @@
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sandbox_client.models.sandboxes import Capabilities, OnTimeout, Resources
+from sandbox_client.models.desktops import DesktopRecordingOptions, DesktopResolution, Dpi
+from sandbox_client.models.sandboxes import Capabilities, McpServers, OnTimeout, Resources
 from sandbox_client.models.wire import Name, RequestModel, ResponseModel, Seconds, Storable
 
 _MOST = 1_000_000
 _MOST_AGENT_TYPES = 100
+_MOST_PROXIES = 100
 _LONGEST_TICKET = timedelta(hours=12)
 
 
@@ -182,30 +184,108 @@ class TenantRead(ResponseModel):
     created_at: datetime
 
 
+class DesktopValues(RequestModel):
+    """Settings of desktops."""
+
+    resolution: DesktopResolution | None = None
+    dpi: Dpi | None = None
+    stream: Annotated[bool, Field(strict=True)] | None = None
+    recording: DesktopRecordingOptions | None = None
+
+
+class BrowserProxy(RequestModel):
+    """An upstream proxy of browser sessions."""
+
+    type: Annotated[
+        Literal["external", "none"],
+        Field(description="`none`: without a proxy, for the domains of `domain_pattern`."),
+    ] = "external"
+    server: Storable | None = None
+    username: Storable | None = None
+    password: Annotated[Storable, Field(description="Shown as a mask.")] | None = None
+    domain_pattern: (
+        Annotated[Storable, Field(description="Domains that it is for. Default: all.")] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _require_server(self) -> Self:
+        if self.type == "external" and not self.server:
+            raise ValueError("A proxy of the type `external` needs a `server`.")
+        return self
+
+
+class BrowserValues(RequestModel):
+    """Settings of browser sessions."""
+
+    proxies: (
+        Annotated[
+            list[BrowserProxy],
+            Field(
+                max_length=_MOST_PROXIES,
+                description="Proxies of sessions that name none. The first match applies.",
+            ),
+        ]
+        | None
+    ) = None
+    captcha: (
+        Annotated[
+            bool, Field(strict=True, description="Whether the server's captcha solver is used.")
+        ]
+        | None
+    ) = None
+
+
+class DesktopSection(SandboxDefaults, DesktopValues):
+    """Values of desktops, and of the sandboxes that are requested by the capability `desktop`."""
+
+
+DefaultMcpServers = Annotated[
+    McpServers,
+    Field(
+        description="MCP servers behind the tool server, by name; those of requests with the same name precede. Stored encrypted, and "
+        "values of `env` and `headers` are shown as a mask."
+    ),
+]
+
+
+class BrowserSection(SandboxDefaults, BrowserValues):
+    """Values of browser sessions, and of the sandboxes that are requested by the capability `browser`."""
+
+
+class DefaultSection(TemplateDefaults):
+    """Values for what any request omits."""
+
+    mcp_servers: DefaultMcpServers | None = None
+
+
 class AgentTypeDefaults(TemplateDefaults):
     """Values for what requests with this `agent_type` omit."""
 
     resources: Resources | None = None
+    desktop: DesktopValues | None = None
+    browser: BrowserValues | None = None
+    mcp_servers: DefaultMcpServers | None = None
 
 
 class Configuration(RequestModel):
     """Which templates and limits the sandboxes of a tenant get. A request's own fields take precedence, then `agent_types`."""
 
-    default: Annotated[TemplateDefaults, Field(description="For all sandboxes.")] = Field(
-        default_factory=TemplateDefaults
+    default: Annotated[DefaultSection, Field(description="For all sandboxes.")] = Field(
+        default_factory=DefaultSection
     )
     desktop: Annotated[
-        SandboxDefaults,
+        DesktopSection,
         Field(
-            description="For sandboxes with the capability `desktop`, requested without a template."
+            description="For sandboxes with the capability `desktop`, requested without a template; "
+            "its settings of desktops for every sandbox with a desktop."
         ),
-    ] = Field(default_factory=SandboxDefaults)
+    ] = Field(default_factory=DesktopSection)
     browser: Annotated[
-        SandboxDefaults,
+        BrowserSection,
         Field(
-            description="For sandboxes with the capability `browser`, requested without a template."
+            description="For browser sessions, and sandboxes with the capability `browser`, requested without a template."
         ),
-    ] = Field(default_factory=SandboxDefaults)
+    ] = Field(default_factory=BrowserSection)
     agent_types: Annotated[
         dict[Name, AgentTypeDefaults],
         Field(max_length=_MOST_AGENT_TYPES, description="By the `agent_type` of requests."),

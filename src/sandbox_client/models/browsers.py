@@ -33,6 +33,10 @@ class BrowserCreate(RequestModel):
         default=None,
         description="A template with a browser. Default: that of `browser` in the tenant's configuration, else `browser`.",
     )
+    backend: Name | None = None
+    agent_type: Name | None = Field(
+        default=None, description="Its values in the tenant's configuration apply."
+    )
     timeout_s: BrowserTimeout = 3600
     keep_alive: bool = Field(
         default=False,

@@ -5,7 +5,15 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 
 from sandbox_client.models.agent_runs import AgentName
-from sandbox_client.models.wire import Envs, Name, RequestModel, ResponseModel, Seconds, Storable
+from sandbox_client.models.wire import (
+    Capability,
+    Envs,
+    Name,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+)
 
 _LONGEST_COMMAND = 32 * 1024
 _MOST_ENTRIES = 100
@@ -99,6 +107,16 @@ class TriggersRead(_Triggers, ResponseModel):
 
 class _Settings(BaseModel):
     template: Annotated[Name, Field(description="Template of the sandboxes.")] | None = None
+    capabilities: (
+        Annotated[
+            list[Capability],
+            Field(
+                max_length=16,
+                description="Capabilities of the sandboxes, besides those of `template`; without it, they select the template.",
+            ),
+        ]
+        | None
+    ) = None
     setup: (
         Annotated[Script, Field(description="Shell command that runs after the checkout.")] | None
     ) = None

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from sandbox_client.models.files import PATH_FORMS
 from sandbox_client.models.ports import LINK_LIFETIME_S, LinkLifetime
-from sandbox_client.models.sandboxes import SandboxState, Urls
+from sandbox_client.models.sandboxes import Capabilities, SandboxState, Urls
 from sandbox_client.models.wire import (
     Name,
     Port,
@@ -39,6 +39,7 @@ class Verb(RequestModel):
 class CreateVerb(Verb):
     user_id: Name | None = None
     template_id: Annotated[Name | None, _TEMPLATE] = None
+    capabilities: Capabilities = Field(default_factory=list)
     timeout: Annotated[Seconds | None, _TIMEOUT] = None
 
 

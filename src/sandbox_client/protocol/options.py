@@ -55,6 +55,8 @@ class SandboxChanges(TypedDict, total=False):
 
 class BrowserOptions(TypedDict, total=False):
     template: str | None
+    backend: str | None
+    agent_type: str | None
     timeout_s: float
     keep_alive: bool
     log: bool

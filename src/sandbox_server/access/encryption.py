@@ -19,6 +19,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.models import (
     BrowserFilePart,
+    BrowserRecord,
     Forge,
     GitPushPart,
     Repository,
@@ -26,6 +27,7 @@ from sandbox_server.db.models import (
     TaskLargeFilePart,
     TaskSavePart,
     Template,
+    Tenant,
 )
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
@@ -46,6 +48,7 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(Sandbox.id, Sandbox.envs_sealed, "sandboxes.envs"),
     EncryptedColumn(Sandbox.id, Sandbox.access_sealed, "sandboxes.access"),
     EncryptedColumn(Sandbox.id, Sandbox.tools_token_sealed, "sandboxes.tools_token"),
+    EncryptedColumn(Tenant.id, Tenant.computers_sealed, "tenants.computers"),
     EncryptedColumn(Template.id, Template.definition_sealed, "templates.definition"),
     EncryptedColumn(Repository.id, Repository.envs_sealed, "repositories.envs"),
     EncryptedColumn(Forge.id, Forge.secret_sealed, "forges.secret"),
@@ -57,6 +60,7 @@ ENCRYPTED_COLUMNS = (
     EncryptedColumn(
         BrowserFilePart.id, BrowserFilePart.content_sealed, "browser_file_parts.content"
     ),
+    EncryptedColumn(BrowserRecord.id, BrowserRecord.content_sealed, "browser_records.content"),
     EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )
 

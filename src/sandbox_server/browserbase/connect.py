@@ -59,7 +59,7 @@ async def _find_or_create(
     browsers: BrowserSessions, caller: Caller, session_id: str | None, query: dict[str, str]
 ) -> BrowserSession:
     if session_id is None:
-        wanted = SessionBody(proxies=query.get("enableProxy") == "true")
+        wanted = SessionBody(proxies=True) if query.get("enableProxy") == "true" else SessionBody()
         return await browsers.create(caller, read_session_request(wanted), wait=_WAIT)
     if not is_session_id(session_id):
         raise BrowserSessionNotFound(session_id)

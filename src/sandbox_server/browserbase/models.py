@@ -35,6 +35,7 @@ class BrowserSettings(BrowserbaseBody):
     ignore_certificate_errors: bool = False
     log_session: bool = True
     record_session: bool = True
+    solve_captchas: bool | None = None
 
 
 class ProxyConfig(BrowserbaseBody):

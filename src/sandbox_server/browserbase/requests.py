@@ -3,7 +3,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from sandbox_server.browserbase.models import BrowserSettings, ProxyConfig, SessionBody
+from sandbox_server.browserbase.models import BrowserSettings, SessionBody
 from sandbox_server.browsers.service import DEFAULT_TIMEOUT, SessionRequest
 from sandbox_server.domain.errors import InvalidRequest
 
@@ -24,7 +24,9 @@ def read_session_request(body: SessionBody) -> SessionRequest:
         log=settings.log_session,
         record=settings.record_session,
         settings={"region": body.region, "flags": _flags(settings)},
-        proxies=_proxies(body.proxies),
+        proxies=_proxies(body),
+        needs_proxies=body.proxies is True,
+        captcha=body.browser_settings.solve_captchas,
         extension_id=body.extension_id or settings.extension_id,
         context_id=None if context is None else context.id,
         context_persist=context is not None and context.persist,
@@ -41,10 +43,14 @@ def _flags(settings: BrowserSettings) -> list[str]:
     return flags
 
 
-def _proxies(proxies: bool | list[ProxyConfig]) -> list[dict[str, Any]]:  # noqa: FBT001 - a field
+def _proxies(body: SessionBody) -> list[dict[str, Any]] | None:
+    """List the proxies of a request; None for those of the configuration."""
+    proxies = body.proxies
+    if proxies is True or "proxies" not in body.model_fields_set:
+        return None
     if not proxies:
         return []
-    if proxies is True or any(each.type == "browserbase" for each in proxies):
+    if any(each.type == "browserbase" for each in proxies):
         raise InvalidRequest(
             "This server has no proxy of its own. Name yours: proxies=[{type: 'external', server, username, password}]."
         )

@@ -24,10 +24,13 @@ from sandbox_server.domain.computers.browsers import (
     SessionState,
     new_session_id,
 )
+from sandbox_server.domain.computers.defaults import ComputerDefaults
+from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout, State
 from sandbox_server.jobs.kinds import BROWSER_SESSION
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.configured_computers import ConfiguredComputers
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.service import WAIT, SandboxController
 
@@ -44,11 +47,18 @@ class SessionRequest:
     """A requested session; None leaves a value to the defaults."""
 
     template: str | None = None
+    backend: str | None = None
+    agent_type: str | None = None
     timeout: timedelta = DEFAULT_TIMEOUT
     keep_alive: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    proxies: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    proxies: Sequence[Mapping[str, Any]] | None = field(default=None, repr=False)
+    """Upstream proxies; None: those of the tenant's configuration, if it has any."""
+    needs_proxies: bool = False
+    """Whether a session without any proxy is refused."""
+    captcha: bool | None = None
+    """Whether captchas are solved, if a solver is configured; None: as the tenant's configuration says, else they are."""
     extension_id: str | None = None
     context_id: str | None = None
     context_persist: bool = False
@@ -65,11 +75,16 @@ class BrowserSessions:
     """Use cases of browser sessions. Each has a sandbox of its own, which is deleted at its end."""
 
     def __init__(
-        self, sessions: Sessions, controller: SandboxController, files: BrowserFiles
+        self,
+        sessions: Sessions,
+        controller: SandboxController,
+        files: BrowserFiles,
+        defaults: ConfiguredComputers,
     ) -> None:
         self._sessions = sessions
         self._controller = controller
         self._files = files
+        self._defaults = defaults
 
     async def create(
         self,
@@ -82,6 +97,7 @@ class BrowserSessions:
         """Create a session; it may still be pending at the end of the wait."""
         wanted = replace(wanted, allowed_domains=read_domains(wanted.allowed_domains))
         session_id = new_session_id()
+        wanted = _configured(wanted, await self._defaults.defaults_for(caller, wanted.agent_type))
 
         async def add(session: AsyncSession, sandbox_id: str) -> None:
             await _require_contents(session, caller, wanted)
@@ -190,6 +206,18 @@ async def _end(session: AsyncSession, row: BrowserSession, reason: str, now: dat
         await JobRepository(session).due(BROWSER_SESSION, row.id)
 
 
+def _configured(wanted: SessionRequest, defaults: ComputerDefaults) -> SessionRequest:
+    """Add the tenant's values of what the request omits."""
+    proxies = defaults.proxies if wanted.proxies is None else wanted.proxies
+    if wanted.needs_proxies and not proxies:
+        raise InvalidRequest(
+            "This server has no proxy of its own. Name yours: proxies=[{type: 'external', server, username, password}], "
+            "or in the configuration of your tenant: PUT /v1/configuration, browser.proxies."
+        )
+    captcha = defaults.captcha if wanted.captcha is None else wanted.captcha
+    return replace(wanted, proxies=proxies or (), captcha=captcha)
+
+
 def _row(
     caller: Caller, wanted: SessionRequest, *, session_id: str, sandbox_id: str
 ) -> BrowserSession:
@@ -209,6 +237,7 @@ def _row(
             "has_proxies": bool(wanted.proxies),
             "logs": wanted.log,
             "recording": wanted.record,
+            "captcha": wanted.captcha is not False,
         },
         context_id=wanted.context_id,
         context_persist=wanted.context_persist,
@@ -223,6 +252,8 @@ def _flags(wanted: SessionRequest) -> list[str]:
 def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
     return SandboxRequest(
         template=wanted.template,
+        backend=wanted.backend,
+        agent_type=wanted.agent_type,
         section=BROWSER,
         section_template=BROWSER_TEMPLATE,
         session_id=f"{BROWSER_SESSION_PREFIX}{session_id}",

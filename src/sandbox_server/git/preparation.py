@@ -125,6 +125,7 @@ class PreparationJob:
         """Create the sandbox, without the repository's variables: they would be in the snapshot."""
         wanted = SandboxRequest(
             template=known.template,
+            capabilities=frozenset(known.capabilities),
             metadata={"prepares": row.full_name},
             timeout=_LIFETIME + timedelta(seconds=known.setup_timeout_s),
             on_timeout=OnTimeout.DELETE,

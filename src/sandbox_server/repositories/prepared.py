@@ -38,6 +38,7 @@ class Preparation:
     setup: str | None
     setup_timeout_s: float
     directory: str
+    capabilities: Sequence[str] = ()
     attempts: int = 1
     sha: str | None = None
     ended: bool = False
@@ -53,8 +54,9 @@ def directory_of(row: Repository) -> str:
 
 
 def template_of(settings: RepositorySettings, *, has_agent: bool) -> str | None:
-    """Choose the template of a repository's sandboxes; None: the tenant's default."""
-    return settings.template or (_WITH_AGENTS if has_agent else None)
+    """Choose the template of a repository's sandboxes; None: by its capabilities, else the tenant's default."""
+    by_default = _WITH_AGENTS if has_agent and not settings.capabilities else None
+    return settings.template or by_default
 
 
 def find_prepared(row: Repository, *, setup: str | None, directory: str) -> PreparedSnapshot | None:
@@ -180,6 +182,7 @@ def _new(row: Repository, *, attempts: int = 1) -> Preparation:
         setup=settings.setup,
         setup_timeout_s=settings.setup_timeout.total_seconds(),
         directory=directory_of(row),
+        capabilities=tuple(settings.capabilities),
         attempts=attempts,
     )
 

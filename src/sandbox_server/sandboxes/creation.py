@@ -8,6 +8,7 @@ from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.computers.defaults import ComputerDefaults
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -26,7 +27,7 @@ from sandbox_server.sandboxes.repositories.direct_admission import (
     set_defaults,
 )
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.services.encrypted_columns import open_envs, seal_envs
+from sandbox_server.sandboxes.services.encrypted_columns import open_computers, open_envs, seal_envs
 from sandbox_server.templates.lookup import Offer, TemplateLookup
 from sandbox_server.vault import Vault
 
@@ -144,6 +145,10 @@ class Creation:
         tenants = DirectAdmissionRepository(session)
         tenant, quota_free, now = await tenants.find_tenant(caller.tenant_id)
         decision = await self._placement.decide(session, tenant, wanted, offer=offer)
+        defaults = ComputerDefaults.of(open_computers(self._vault, tenant), wanted.agent_type)
+        wanted = defaults.apply(
+            wanted, capabilities=decision.capabilities, has_services=decision.has_services
+        )
         row = self._row(caller, wanted, decision, sandbox_id=sandbox_id)
         set_defaults(row, now, queue_timeout=wanted.queue_timeout)
         await self._admission.add(session, row, now, quota_free=quota_free)

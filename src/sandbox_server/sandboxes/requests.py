@@ -157,7 +157,7 @@ def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     if "capabilities" in fields:
         fields["capabilities"] = frozenset(fields["capabilities"])
     if isinstance(body, SessionSandbox) and body.desktop is not None:
-        fields["desktop"] = _desktop(body.desktop).document()
+        fields["desktop"] = _desktop(body.desktop)
         if body.template is None:
             fields["capabilities"] = fields.get("capabilities", frozenset()) | {DESKTOP}
     if "on_timeout" in fields:
@@ -165,15 +165,19 @@ def _fields(body: SessionSandbox | SandboxUpdate) -> dict[str, Any]:
     return fields
 
 
-def _desktop(wanted: DesktopOptions) -> DesktopSettings:
+def _desktop(wanted: DesktopOptions) -> dict[str, Any]:
+    """List the settings that the request has; others are the tenant's."""
     size, recording = wanted.resolution, wanted.recording
-    return DesktopSettings(
+    settings = DesktopSettings(
         width=None if size is None else size.width,
         height=None if size is None else size.height,
         dpi=wanted.dpi,
         stream=wanted.stream,
         fps=None if recording is None else recording.fps,
-    )
+    ).document()
+    named = {"resolution": ("width", "height"), "recording": ("fps",)}
+    kept = {part for name in wanted.model_fields_set for part in named.get(name, (name,))}
+    return {name: value for name, value in settings.items() if name in kept}
 
 
 FilterDep = Annotated[SandboxFilter, Depends(find_filter)]

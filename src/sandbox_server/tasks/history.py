@@ -158,8 +158,10 @@ class TaskHistory:
         task = await self._get(caller, task_id)
         save = await self._saves.get(task_id, number)
         repository = await self._repositories.row(task.repository_id)
+        settings = RepositorySettings.of(task.settings)
         wanted = SandboxRequest(
-            template=template or RepositorySettings.of(task.settings).template,
+            template=template or settings.template,
+            capabilities=frozenset() if template else frozenset(settings.capabilities),
             metadata={"restored_from": f"{task_id}/{number}"},
             envs=self._repositories.envs_of(repository),
         )

@@ -64,6 +64,7 @@ async def start_sandbox(
     wanted = SandboxRequest(
         user_id=body.user_id,
         template=body.template_id,
+        capabilities=frozenset(body.capabilities),
         timeout=None if body.timeout is None else timedelta(seconds=body.timeout),
     )
     row = await verbs.create(caller, wanted, idempotency=idempotency.of(body))

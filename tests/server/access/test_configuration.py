@@ -205,13 +205,13 @@ async def test_configuration__a_bundled_template_may_be_configured_before_it_is_
 
 
 async def test_configuration__a_file_configures_tenants_and_creates_missing_ones(
-    sessions, team, admin, tmp_path
+    sessions, team, admin, tmp_path, vault
 ):
     path = tmp_path / "configuration.toml"
     path.write_text(
         '[tenants.team.agent_types.ci-fix]\ntemplate = "browser"\n[tenants.new.default]\ntimeout_s = 5\n'
     )
-    await apply_configurations(sessions, read_configurations(path))
+    await apply_configurations(sessions, read_configurations(path), vault=vault)
     assert (await create(team, agent_type="ci-fix"))["template"] == "browser"
     assert (await admin.get("/v1/tenants/team")).json()["max_running"] == 10
     assert (await admin.get("/v1/tenants/new")).json()["defaults"]["timeout_s"] == 5

@@ -184,3 +184,11 @@ async def test_bad_input__a_pull_request_that_the_forge_refuses_waits_with_its_w
     await tasks.post(f"/v1/tasks/{task['id']}/retry")
     await tasks.until(task["id"], "in-review", after=waiting)
     assert len(forge_world.list_pulls()) == 1
+
+
+async def test_bad_input__capabilities_that_a_repositorys_template_lacks_are_named(tasks):
+    repository = await tasks.add_repository(capabilities=["gpu"])
+    assert repository["settings"]["capabilities"] == ["gpu"]
+    task = await tasks.create(WRITE)
+    waiting = await _wait(tasks, task, "sandbox")
+    assert "does not have the capability gpu." in waiting["stage_reason"]

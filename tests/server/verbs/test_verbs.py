@@ -202,3 +202,9 @@ VERBS: dict[str, dict[str, object]] = {
 async def test_verbs__an_unknown_sandbox_is_not_found(call, verb):
     missing = await call(verb, sandbox_id="0" * 20, **VERBS[verb])
     assert (missing.status_code, missing.json()["code"]) == (404, "sandbox-not-found")
+
+
+async def test_create__capabilities_select_the_template(call):
+    refused = await call("create", capabilities=["gpu"])
+    assert refused.status_code == 422
+    assert "No template has the capability gpu." in refused.text

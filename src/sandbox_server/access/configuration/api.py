@@ -3,8 +3,12 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from sandbox_client.models import AgentTypeDefaults, Configuration
-from sandbox_server.access.configuration.service import SECTIONS, Configurations, is_by_agent_type
-from sandbox_server.db.models import Tenant
+from sandbox_server.access.configuration.service import (
+    SECTIONS,
+    Configurations,
+    StoredConfiguration,
+    is_by_agent_type,
+)
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import LOOKED_UP, may_fail_with
 from sandbox_server.http.deps import Operator, Reader, depends_on
@@ -30,14 +34,18 @@ async def put_configuration(
     return _view(await configurations.put(caller, body))
 
 
-def _view(row: Tenant) -> Configuration:
-    defaults = dict(row.defaults)
-    sections = {name: defaults.pop(name) for name in SECTIONS if name in defaults}
+def _view(stored: StoredConfiguration) -> Configuration:
+    defaults, computers = dict(stored.tenant.defaults), stored.computers
+    sections = {name: {**defaults.pop(name, {}), **computers.get(name, {})} for name in SECTIONS}
+    if "mcp_servers" in computers:
+        defaults["mcp_servers"] = computers["mcp_servers"]
+    by_agent_type = computers.get("agent_types", {})
     agent_types: dict[str, AgentTypeDefaults] = {}
-    for rule in row.rules:
+    for rule in stored.tenant.rules:
         if is_by_agent_type(rule):
-            fields = {name: value for name, value in rule.items() if name != "match"}
             name = rule["match"]["agent_type"]
+            fields = {key: value for key, value in rule.items() if key != "match"}
+            fields |= by_agent_type.get(name, {})
             agent_types.setdefault(name, AgentTypeDefaults.model_validate(fields))
     return Configuration.model_validate(
         {"default": defaults, **sections, "agent_types": agent_types}

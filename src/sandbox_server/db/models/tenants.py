@@ -21,6 +21,8 @@ class Tenant(Row):
     max_queued: Mapped[int]
     defaults: Mapped[Document]
     rules: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'"))
+    computers_sealed: Mapped[bytes | None]
+    """Defaults of desktops, browsers and MCP servers, which contain passwords."""
 
 
 class ApiKey(Row):

@@ -40,6 +40,8 @@ class RepositorySettings:
     """None leaves a value to the server's defaults."""
 
     template: str | None = None
+    capabilities: Sequence[str] = ()
+    """Capabilities that select the template, or that it must have."""
     setup: str | None = None
     setup_timeout: timedelta = timedelta(minutes=15)
     checks: str | None = None

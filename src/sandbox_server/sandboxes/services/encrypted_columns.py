@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from sandbox_server.db.models import Tenant
 from sandbox_server.providers.protocol.provider import Access
 from sandbox_server.vault import Vault
 
@@ -31,6 +32,22 @@ def open_envs(vault: Vault, sandbox_id: str, sealed: bytes | None) -> dict[str, 
     return document
 
 
+def seal_computers(vault: Vault, tenant_id: str, document: Mapping[str, Any]) -> bytes | None:
+    """Seal a tenant's defaults of desktops, browsers and MCP servers; None without any."""
+    if not document:
+        return None
+    return vault.encrypt(json.dumps(document).encode(), context=_computers(tenant_id))
+
+
+def open_computers(vault: Vault, tenant: Tenant) -> dict[str, Any]:
+    if tenant.computers_sealed is None:
+        return {}
+    document: dict[str, Any] = json.loads(
+        vault.decrypt(tenant.computers_sealed, context=_computers(tenant.id))
+    )
+    return document
+
+
 def seal_tools_token(vault: Vault, sandbox_id: str, token: str) -> bytes:
     return vault.encrypt(token.encode(), context=_tools_token(sandbox_id))
 
@@ -41,6 +58,10 @@ def open_tools_token(vault: Vault, sandbox_id: str, sealed: bytes) -> str:
 
 def _access(sandbox_id: str) -> str:
     return f"sandboxes.access/{sandbox_id}"
+
+
+def _computers(tenant_id: str) -> str:
+    return f"tenants.computers/{tenant_id}"
 
 
 def _envs(sandbox_id: str) -> str:

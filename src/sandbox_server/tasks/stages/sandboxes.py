@@ -142,6 +142,7 @@ class TaskSandboxes:
         task, settings = work.task, work.settings
         return SandboxRequest(
             template=template_of(settings, has_agent=task.agent is not None),
+            capabilities=frozenset(settings.capabilities),
             prepared=find_prepared(work.repository, setup=settings.setup, directory=task.directory),
             metadata={"task": task.id, "repository": work.repository.full_name},
             envs=self._repositories.envs_of(work.repository),
