@@ -19,8 +19,8 @@ from sandbox_server.browsers.records.store import RecordKind, RecordStore
 from sandbox_server.browsers.service import BrowserSessions
 from sandbox_server.db.session import Sessions
 from sandbox_server.files.file_access import FileAccess
-from sandbox_server.sandboxes.configured_computers import ConfiguredComputers
 from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.services.configured_computers import ConfiguredComputers
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
 

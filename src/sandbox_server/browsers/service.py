@@ -30,9 +30,9 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout, State
 from sandbox_server.jobs.kinds import BROWSER_SESSION
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.sandboxes.configured_computers import ConfiguredComputers
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.service import WAIT, SandboxController
+from sandbox_server.sandboxes.services.configured_computers import ConfiguredComputers
 
 BROWSER_TEMPLATE = "browser"
 DEFAULT_TIMEOUT = timedelta(hours=1)
@@ -260,7 +260,7 @@ def _sandbox_request(wanted: SessionRequest, session_id: str) -> SandboxRequest:
         user_id=wanted.user_id,
         timeout=wanted.timeout + _MARGIN,
         on_timeout=OnTimeout.DELETE,
-        network=egress_rules(wanted.allowed_domains, wanted.proxies),
+        network=egress_rules(wanted.allowed_domains, wanted.proxies or ()),
         priority=wanted.priority,
         queue_timeout=wanted.queue_timeout,
         needs_files=bool(

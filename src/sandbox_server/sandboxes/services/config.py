@@ -55,8 +55,12 @@ class ServiceConfigWriter:
 
         If that fails the sandbox runs nevertheless, and its job retries.
         """
-        if not self._reads_settings(row):
+        if not row.has_services:
             return _NOTHING
+        if not self._reads_settings(
+            row
+        ):  # its template has services, which this backend does not run
+            return {"has_services": False}
         settings = self._settings(row, await self.token(row))
         digest = settings.digest(access.provider_id)
         if digest != row.services_digest:

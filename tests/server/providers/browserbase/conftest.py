@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from sandbox_server.domain.ids import new_id
 from sandbox_server.providers.browserbase import BrowserbaseBackend
 from sandbox_server.providers.settings import BackendSettings
+from sandbox_server.templates.bundled import read_bundled_templates
 from tests.server.support.databases import new_database
 from tests.server.support.fault_proxy import FaultyProxy
 from tests.server.support.full_server import Outside, inside, serving, serving_outside
@@ -72,9 +73,10 @@ async def outside(bundled_url, account, provider, tmp_path_factory):
     """Run the server under test, whose only backend is the other one."""
     settings = settings_of(provider.url, account.outside.key)
     state_dir = tmp_path_factory.mktemp("state")
+    bundled = read_bundled_templates()
     async with (
         new_database(bundled_url) as url,
-        serving(url, (settings,), state_dir=state_dir) as outside,
+        serving(url, (settings,), bundled=bundled, state_dir=state_dir) as outside,
     ):
         yield outside
 
