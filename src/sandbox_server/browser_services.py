@@ -11,6 +11,7 @@ from sandbox_server.browsers.keeping import SessionContents
 from sandbox_server.browsers.policies import SessionPolicies, WebDriverClients
 from sandbox_server.browsers.preparation import SessionPreparation
 from sandbox_server.browsers.reconciler import SessionReconciler
+from sandbox_server.browsers.records.captcha_solver import CaptchaService
 from sandbox_server.browsers.records.connector import BrowserConnector
 from sandbox_server.browsers.records.recorders import SessionRecorders
 from sandbox_server.browsers.records.recordings import SessionRecordings
@@ -53,7 +54,9 @@ def build_browser_services(
     downloads = SessionDownloads(file_access, files)
     contents = SessionContents(sessions, SessionPreparation(file_access, files), downloads)
     store = RecordStore(sessions, vault, _limits(settings))
-    recorders = SessionRecorders(sessions, store, BrowserConnector(controller))
+    recorders = SessionRecorders(
+        sessions, store, BrowserConnector(controller), _captcha_solver(settings)
+    )
     policies = SessionPolicies(browsers, drivers, recorders)
     return BrowserServices(
         sessions=browsers,
@@ -79,3 +82,10 @@ def _limits(settings: Settings) -> dict[RecordKind, int]:
         RecordKind.ENTRIES: logs // 4,
         RecordKind.FRAMES: settings.browser_recording_mb * 2**20,
     }
+
+
+def _captcha_solver(settings: Settings) -> CaptchaService | None:
+    if settings.captcha_url is None:
+        return None
+    key = settings.captcha_key
+    return CaptchaService(settings.captcha_url, None if key is None else key.get_secret_value())

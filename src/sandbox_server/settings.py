@@ -23,7 +23,9 @@ PREFIX = "SANDBOX_SERVER_"
 _SYSTEM_STATE = Path("/var/lib/sandbox-server")
 # A host name; an IP address does not match.
 _HOST = re.compile(r"([a-zA-Z0-9-]+\.)*[a-zA-Z][a-zA-Z0-9-]*(:[0-9]{1,5})?")
-_SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys", "metrics_token"})
+_SECRET = frozenset(
+    {"database_url", "e2b_api_key", "backends", "encryption_keys", "metrics_token", "captcha_key"}
+)
 
 
 def default_state_dir() -> Path:
@@ -265,6 +267,17 @@ class Settings(BaseSettings):
         description=(
             "Pictures to keep per recorded browser session, in MiB: its beginning and its end. 0 records none."
         ),
+    )
+    captcha_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description=(
+            "URL of your service that solves captchas in browser sessions unless `captcha` is false; docs/browsers.md "
+            "describes its requests. Default: none are solved."
+        ),
+    )
+    captcha_key: SecretStr | None = Field(
+        None, description="Bearer token for the service that solves captchas."
     )
     save_days: int = Field(
         30, ge=0, description="Days to keep the saved work of tasks that have ended."

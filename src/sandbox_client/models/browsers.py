@@ -59,6 +59,10 @@ class BrowserCreate(RequestModel):
     ignore_certificate_errors: bool = Field(
         default=False, description="Whether pages with invalid certificates are shown."
     )
+    captcha: bool | None = Field(
+        default=None,
+        description="Whether the operator's service solves captchas, if there is one. Default: as the tenant's configuration says, else true.",
+    )
     metadata: Labels = Field(default_factory=dict)
     user_id: Name | None = None
     priority: int = Field(default=0, ge=-100, le=100, strict=True)

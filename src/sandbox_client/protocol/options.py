@@ -61,6 +61,7 @@ class BrowserOptions(TypedDict, total=False):
     keep_alive: bool
     log: bool
     record: bool
+    captcha: bool | None
     metadata: Mapping[str, str]
     user_id: str | None
     priority: int

@@ -36,6 +36,8 @@ class BrowserSettings(BrowserbaseBody):
     log_session: bool = True
     record_session: bool = True
     solve_captchas: bool | None = None
+    captcha_image_selector: Storable | None = None
+    captcha_input_selector: Storable | None = None
 
 
 class ProxyConfig(BrowserbaseBody):

@@ -23,6 +23,10 @@ def read_session_request(body: SessionBody) -> SessionRequest:
         metadata=body.user_metadata,
         log=settings.log_session,
         record=settings.record_session,
+        captcha_selectors={
+            "image": settings.captcha_image_selector,
+            "input": settings.captcha_input_selector,
+        },
         settings={"region": body.region, "flags": _flags(settings)},
         proxies=_proxies(body),
         needs_proxies=body.proxies is True,

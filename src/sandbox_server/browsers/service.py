@@ -66,6 +66,8 @@ class SessionRequest:
     record: bool = False
     allowed_domains: Sequence[str] = ()
     ignore_certificate_errors: bool = False
+    captcha_selectors: Mapping[str, str | None] = field(default_factory=dict)
+    """Selectors of a captcha that is a picture (`image`), and of the field for its text (`input`)."""
     user_id: str | None = None
     priority: int = 0
     queue_timeout: timedelta | None = None
@@ -238,6 +240,7 @@ def _row(
             "logs": wanted.log,
             "recording": wanted.record,
             "captcha": wanted.captcha is not False,
+            "captcha_selectors": dict(wanted.captcha_selectors),
         },
         context_id=wanted.context_id,
         context_persist=wanted.context_persist,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from sandbox_server.browsers.records.captcha_watch import CaptchaOptions, CaptchaWatch
 from sandbox_server.browsers.records.cdp_client import CdpClient, CdpFailure
 from sandbox_server.browsers.records.entries import LogEntry, PageEvents
 from sandbox_server.browsers.records.frames import Frame
@@ -29,6 +30,11 @@ class Recorded:
 
     logs: bool
     frames: bool
+    captchas: CaptchaOptions | None = None
+
+    @property
+    def is_anything(self) -> bool:
+        return self.logs or self.frames or self.captchas is not None
 
 
 class PageRecorder:
@@ -43,6 +49,7 @@ class PageRecorder:
         url: str,
         recorded: Recorded,
         add_entry: Callable[[LogEntry], None],
+        captchas: CaptchaWatch | None = None,
     ) -> None:
         self.number = number
         self.url = url
@@ -50,6 +57,8 @@ class PageRecorder:
         self._target_session = target_session
         self._recorded = recorded
         self._add_entry = add_entry
+        self._captchas = captchas
+        self._watching: asyncio.Task[None] | None = None
         self._events = PageEvents(number)
         self._frames: list[Frame] = []
         self._size = 0
@@ -80,6 +89,8 @@ class PageRecorder:
             except CdpFailure:
                 if self._client.closed.is_set():
                     return
+        if self._captchas is not None:
+            self._watching = asyncio.create_task(self._captchas.run())
 
     def on_event(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "Page.screencastFrame":
@@ -89,6 +100,8 @@ class PageRecorder:
             frame = params.get("frame")
             if isinstance(frame, dict) and "parentId" not in frame:
                 self.url = str(frame.get("url", ""))
+                if self._captchas is not None:
+                    self._captchas.on_navigated()
         if self._recorded.logs:
             entry = self._events.read(method, params, at_ms=now_ms())
             if entry is not None:
@@ -102,6 +115,8 @@ class PageRecorder:
     def stop(self) -> None:
         for ack in self._acks:
             ack.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
 
     def _take_frame(self, params: Mapping[str, Any]) -> None:
         try:

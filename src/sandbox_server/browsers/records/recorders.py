@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from sandbox_server.browsers.cdp.policy import Direction
+from sandbox_server.browsers.records.captcha_solver import CaptchaSolver
+from sandbox_server.browsers.records.captcha_watch import CaptchaOptions
 from sandbox_server.browsers.records.cdp_client import CdpFailure
 from sandbox_server.browsers.records.connector import Connector
 from sandbox_server.browsers.records.messages import MessageBuffer, pack_messages
@@ -38,10 +40,17 @@ class SessionRecorders:
     Each server stores the messages of its drivers; of the pages, one server is the recorder, by a lease.
     """
 
-    def __init__(self, sessions: Sessions, store: RecordStore, connector: Connector) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        store: RecordStore,
+        connector: Connector,
+        solver: CaptchaSolver | None = None,
+    ) -> None:
         self._sessions = sessions
         self._store = store
         self._connector = connector
+        self._solver = solver
         self._own_id = new_id()
         self._buffers: dict[str, MessageBuffer] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
@@ -50,7 +59,7 @@ class SessionRecorders:
     def begin(self, row: BrowserSession) -> None:
         """Record a session, if it wants that, until it ends."""
         recorded = self._recorded(row)
-        if row.id not in self._followers and (recorded.logs or recorded.frames):
+        if row.id not in self._followers and recorded.is_anything:
             task = asyncio.create_task(self._follow(row, recorded))
             self._followers[row.id] = task
             task.add_done_callback(lambda _: self._followers.pop(row.id, None))
@@ -111,6 +120,7 @@ class SessionRecorders:
         return Recorded(
             logs=wants_logs and self._store.keeps(RecordKind.ENTRIES),
             frames=wants_frames and self._store.keeps(RecordKind.FRAMES),
+            captchas=None if self._solver is None else _captchas(row),
         )
 
     async def _stop(self) -> None:
@@ -136,7 +146,7 @@ class SessionRecorders:
                 await self._leave(row.id)
 
     async def _record(self, row: BrowserSession, recorded: Recorded) -> None:
-        recorder = SessionRecorder(row, self._store, self._connector, recorded)
+        recorder = SessionRecorder(row, self._store, self._connector, recorded, self._solver)
         renewal = asyncio.create_task(self._renew(row.id, recorder))
         try:
             await recorder.run()
@@ -176,3 +186,10 @@ class SessionRecorders:
                 row, _ = await lock_session(session, session_id)
                 if row.recorder_id == self._own_id:
                     row.recorder_id = row.recorder_until = None
+
+
+def _captchas(row: BrowserSession) -> CaptchaOptions | None:
+    if not row.settings.get("captcha"):
+        return None
+    selectors = row.settings.get("captcha_selectors", {})
+    return CaptchaOptions(image=selectors.get("image"), text_input=selectors.get("input"))

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from sandbox_server.browsers.records.captcha_solver import CaptchaSolver
+from sandbox_server.browsers.records.captcha_watch import CaptchaWatch
 from sandbox_server.browsers.records.cdp_client import CdpClient
 from sandbox_server.browsers.records.connector import Connector
 from sandbox_server.browsers.records.entries import LogEntry, pack_entries
 from sandbox_server.browsers.records.frames import pack_frames
-from sandbox_server.browsers.records.page_recorder import PageRecorder, Recorded
+from sandbox_server.browsers.records.page_recorder import PageRecorder, Recorded, now_ms
 from sandbox_server.browsers.records.store import RecordKind, RecordStore
 from sandbox_server.db.models import BrowserSession
 from sandbox_server.db.session import OUTAGES
@@ -31,12 +33,18 @@ class SessionRecorder:
     """Records the pages of a session through one connection to its browser."""
 
     def __init__(
-        self, row: BrowserSession, store: RecordStore, connector: Connector, recorded: Recorded
+        self,
+        row: BrowserSession,
+        store: RecordStore,
+        connector: Connector,
+        recorded: Recorded,
+        solver: CaptchaSolver | None,
     ) -> None:
         self._row = row
         self._store = store
         self._connector = connector
         self._recorded = recorded
+        self._solver = solver
         self._pages: dict[str, PageRecorder] = {}
         self._entries: list[LogEntry] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,9 +144,24 @@ class SessionRecorder:
             url=str(target.get("url", "")),
             recorded=self._recorded,
             add_entry=self.add_entry,
+            captchas=self._watch_captchas(target_session, number),
         )
         self._pages[target_session] = page
         await page.start()
+
+    def _watch_captchas(self, target_session: str, page: int) -> CaptchaWatch | None:
+        if self._solver is None or self._recorded.captchas is None:
+            return None
+        return CaptchaWatch(
+            self._client,
+            target_session,
+            session_id=self._row.id,
+            page=page,
+            solver=self._solver,
+            options=self._recorded.captchas,
+            add_entry=self.add_entry,
+            now_ms=now_ms,
+        )
 
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work)
