@@ -41,6 +41,17 @@ class BrowserSessionRepository:
         """Find a session of any tenant."""
         return await self._session.get(BrowserSession, session_id)
 
+    async def find_writer(self, context_id: str, *, tenant_id: str) -> str | None:
+        """Find the session that may still write to a context."""
+        return await self._session.scalar(
+            select(BrowserSession.id).where(
+                BrowserSession.context_id == context_id,
+                BrowserSession.tenant_id == tenant_id,
+                BrowserSession.context_persist,
+                BrowserSession.finished_at.is_(None),
+            )
+        )
+
     async def lock(
         self, session_id: str, *, tenant_id: str | None = None
     ) -> tuple[BrowserSession, datetime]:

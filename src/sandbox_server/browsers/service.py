@@ -40,6 +40,8 @@ DEFAULT_TIMEOUT = timedelta(hours=1)
 # The sandbox's own timeout is for the case that no server ends its session.
 _MARGIN = CONNECT_WITHIN
 _POLL_EVERY = timedelta(seconds=1)
+_LOOK_AGAIN = timedelta(seconds=0.5)
+_LEFT = "The browser session ended: its last driver disconnected, and another session writes to its context."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,7 @@ class BrowserSessions:
         wanted = replace(wanted, allowed_domains=read_domains(wanted.allowed_domains))
         session_id = new_session_id()
         wanted = _configured(wanted, await self._defaults.defaults_for(caller, wanted.agent_type))
+        await self._await_left_writer(caller, wanted, wait=wait)
 
         async def add(session: AsyncSession, sandbox_id: str) -> None:
             await _require_contents(session, caller, wanted)
@@ -166,6 +169,30 @@ class BrowserSessions:
             row, now = await repository.lock(session_id, tenant_id=caller.tenant_id)
             await _end(session, row, reason, now)
         return row
+
+    async def _await_left_writer(
+        self, caller: Caller, wanted: SessionRequest, *, wait: timedelta
+    ) -> None:
+        """Wait until a session that its drivers have left has stored the context that this one writes to."""
+        if wanted.context_id is None or not wanted.context_persist:
+            return
+        until = asyncio.get_running_loop().time() + wait.total_seconds()
+        while await self._end_left_writer(caller, wanted.context_id):
+            if asyncio.get_running_loop().time() >= until:
+                return  # the transaction of the create refuses it
+            await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+
+    async def _end_left_writer(self, caller: Caller, context_id: str) -> bool:
+        """End the session that writes to a context, if no driver is left; returns whether it is about to store it."""
+        async with self._sessions.begin() as session:
+            repository = BrowserSessionRepository(session)
+            writer = await repository.find_writer(context_id, tenant_id=caller.tenant_id)
+            if writer is None:
+                return False
+            row, now = await repository.lock(writer)
+            if row.left_at is not None and not row.keep_alive:
+                await _end(session, row, _LEFT, now)
+            return row.ended_at is not None and row.finished_at is None
 
     async def _until_begun(self, row: BrowserSession, *, wait: timedelta = WAIT) -> BrowserSession:
         """Begin a session whose sandbox runs, or wait until its job has prepared the browser."""

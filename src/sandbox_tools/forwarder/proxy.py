@@ -1,6 +1,8 @@
 import asyncio
 import html
+import re
 import ssl
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -14,6 +16,7 @@ LIMIT = 64 * 1024
 _CONNECT_SECONDS = 30
 _LAST_SECONDS = 30
 _PIECE = 64 * 1024
+_ASKS_FOR_PASSWORD = re.compile(rb"HTTP/1\.[01] 407\b")
 
 
 class Refused(Exception):
@@ -37,6 +40,8 @@ class _Tunnel:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     upstream: Upstream
+    request: str | None = None
+    """The URL of a plain request to an upstream proxy."""
 
 
 @dataclass
@@ -51,6 +56,8 @@ class Forwarder:
         try:
             await self._serve(reader, writer)
         except Refused as refused:
+            # Browsers show no page for a refused CONNECT: the reason is in the log of the service.
+            print(refused, file=sys.stderr, flush=True)  # noqa: T201 - for the reason above
             writer.write(_error_page(refused))
         except MalformedHead:
             writer.write(_error_page(Refused("The request is not valid HTTP/1.1.", status=400)))
@@ -96,6 +103,7 @@ class Forwarder:
             if upstream.authorization is not None:
                 headers.append(("Proxy-Authorization", upstream.authorization))
             line = f"{method} {target} {version}"
+            tunnel.request = target
         self._count_out(tunnel, request := write_head(line, headers))
         tunnel.writer.write(request)
         return tunnel
@@ -157,9 +165,17 @@ class Forwarder:
                 tunnel.writer.write_eof()
 
         async def download() -> None:
+            is_first = True
             while data := await tunnel.reader.read(_PIECE):
                 if tunnel.upstream.server is not None:
                     self.traffic.bytes_in += len(data)
+                if is_first and tunnel.request is not None and _ASKS_FOR_PASSWORD.match(data):
+                    # The browser would ask for a password of this forwarder.
+                    raise Refused(
+                        f"The proxy {tunnel.upstream.server} refused {tunnel.request}: 407, "
+                        "its user or password is wrong."
+                    )
+                is_first = False
                 writer.write(data)
                 await writer.drain()
 

@@ -1,16 +1,19 @@
 """Contexts and extensions, with Browserbase's own client. Those in a real browser are tested on the template `browser`."""
 
+import asyncio
 import io
 import zipfile
+from datetime import timedelta
 
 import browserbase
 import pytest
 from sqlalchemy import select
 
 from sandbox_server.browsers.contents import require_extension
-from sandbox_server.db.models import BrowserFilePart
-from sandbox_server.domain.computers.browsers import new_session_id
+from sandbox_server.db.models import BrowserContext, BrowserFilePart, BrowserSession
+from sandbox_server.domain.computers.browsers import SessionState, new_session_id
 from sandbox_server.domain.errors import InvalidRequest
+from tests.engine.polling import until
 
 pytestmark = [
     pytest.mark.needs_engine,
@@ -70,3 +73,42 @@ async def test_extension__what_is_none_is_refused(content):
 async def test_proxies__that_name_no_server_are_refused(bb):
     with pytest.raises(browserbase.BadRequestError, match="needs a `server`"):
         await bb.sessions.create(proxies=[{"type": "external", "server": ""}])
+
+
+async def test_context__its_writer_ends_for_the_next_session_once_its_drivers_have_left(
+    bb, outside
+):
+    context = await bb.contexts.create()
+    sessions = outside.components.sessions
+    async with outside.components.sessions.begin() as session:
+        tenant_id = await session.scalar(select(BrowserContext.tenant_id))
+        writer = BrowserSession(
+            id=new_session_id(),
+            tenant_id=tenant_id,
+            key_id="k",
+            sandbox_id=new_session_id(),
+            state=SessionState.RUNNING,
+            timeout=timedelta(hours=1),
+            context_id=context.id,
+            context_persist=True,
+        )
+        session.add(writer)
+    settings = {"context": {"id": context.id, "persist": True}}
+    with pytest.raises(browserbase.ConflictError):
+        await bb.sessions.create(browser_settings=settings)
+    async with sessions.begin() as session:
+        row = await session.get_one(BrowserSession, writer.id)
+        row.left_at = row.updated_at
+
+    async def is_stored():
+        async with sessions() as session:
+            return (await session.get_one(BrowserSession, writer.id)).finished_at is not None
+
+    # Sandboxes of the base template have no browser that could start with the context.
+    create = asyncio.create_task(bb.sessions.create(browser_settings=settings))
+    await until(is_stored, timeout=60)
+    create.cancel()
+    async with sessions() as session:
+        row = await session.get_one(BrowserSession, writer.id)
+    assert row.state is SessionState.COMPLETED
+    assert "another session writes" in str(row.state_reason)

@@ -61,14 +61,20 @@ async def test_forwarder__the_clients_own_proxy_password_stays_here(
 
 
 async def test_forwarder__a_refusing_upstream_is_named_and_nothing_goes_directly(
-    client, site, site_port, upstream_port
+    client, site, site_port, upstream_port, capsys
 ):
     client.forwarder.routes = through(upstream_port, password="wrong")
     tunnelled = await client.say(f"CONNECT 127.0.0.1:{site_port} HTTP/1.1\r\n\r\n".encode())
     assert tunnelled.startswith(b"HTTP/1.1 502 Bad Gateway")
     refusal = f"The proxy 127.0.0.1:{upstream_port} refused 127.0.0.1:{site_port}: 407"
     assert refusal.encode() in tunnelled
-    assert (await client.get(f"http://127.0.0.1:{site_port}/")).startswith(b"HTTP/1.1 407")
+    plain = await client.get(f"http://127.0.0.1:{site_port}/")
+    assert plain.startswith(b"HTTP/1.1 502 Bad Gateway")
+    assert (
+        f"The proxy 127.0.0.1:{upstream_port} refused http://127.0.0.1:{site_port}/".encode()
+        in plain
+    )
+    assert capsys.readouterr().err.count("refused") == 2
     assert site.heads == []
 
 
