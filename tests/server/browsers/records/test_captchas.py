@@ -45,13 +45,15 @@ class Solver:
 
 @pytest.fixture
 def solver():
+    operator = Solver("")
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             length = int(self.headers["Content-Length"])
-            solver.asked.append(json.loads(self.rfile.read(length)))
-            solver.keys.append(self.headers["Authorization"])
-            solver.released.wait(60)
-            status, body = solver.answer
+            operator.asked.append(json.loads(self.rfile.read(length)))
+            operator.keys.append(self.headers["Authorization"])
+            operator.released.wait(60)
+            status, body = operator.answer
             self.send_response(status)
             self.send_header("Location", "/elsewhere")
             self.send_header("Content-Length", str(len(body)))
@@ -62,11 +64,11 @@ def solver():
             return
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        solver = Solver(f"http://127.0.0.1:{server.server_port}/solve")
+        operator.url = f"http://127.0.0.1:{server.server_port}/solve"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield solver
-        solver.released.set()
+        yield operator
+        operator.released.set()
         server.shutdown()
         thread.join()
 
