@@ -7,11 +7,12 @@ import pytest
 import pytest_asyncio
 
 from tests.server.web.interface_driver import ROOT, Interface
+from tests.server.web.page_driver import PATIENCE_MS
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
 UNAUTHORIZED = "401 (Unauthorized)"
-AWAY = ("net::ERR_", "ERR_CONNECTION")
+AWAY = ("net::ERR_", "ERR_CONNECTION", "WebSocket connection to")
 HOSTILE = "<img src=x onerror='window.attacked = true'><script>window.attacked = true</script>"
 
 
@@ -182,10 +183,109 @@ async def test_sandbox__details_and_timeline_follow_its_changes(interface, named
         await interface.click(button)
         await page.get_by_role("listitem").first.filter(has_text=state).wait_for()
     assert await interface.barriers() == []
+    await interface.picture("sandbox")
     await interface.click("Delete")
     await interface.click("Delete sandbox")
     await page.get_by_role("listitem").first.filter(has_text="stopped").wait_for()
     assert await page.get_by_role("button", name="Pause").count() == 0
+
+
+async def run(api, sandbox_id, cmd, **wanted):
+    ran = await api.post(f"/v1/sandboxes/{sandbox_id}/commands", json={"cmd": cmd, **wanted})
+    assert ran.is_success, ran.text
+    return ran.json()
+
+
+async def test_log__shows_output_in_colour_as_it_comes_and_finds_text(
+    interface, named_server, create, api
+):
+    page, sandbox_id = interface.page, await create()
+    await interface.sign_in(named_server.admin_key)
+    await interface.open(f"#/sandboxes/{sandbox_id}?tab=log")
+    log = page.get_by_role("log")
+    await run(api, sandbox_id, "echo oops >&2")
+    await run(api, sandbox_id, r"printf 'plain \033[31mred\033[0m\n'; seq 1 500")
+    await log.get_by_text("500", exact=True).wait_for()
+    await page.get_by_label("Find in log").fill("PLAIN RED")
+    await page.get_by_text("1 line", exact=True).wait_for()
+    await page.keyboard.press("Enter")
+    await log.locator(".ansi-red").filter(has_text="red").wait_for()
+    await log.locator("[data-kind=stderr]").filter(has_text="oops").wait_for()
+    await log.get_by_text("$ printf").wait_for()
+    assert await interface.barriers() == []
+    await interface.picture("log")
+
+
+async def test_log__stays_where_the_reader_scrolled_to_and_follows_again_at_the_end(
+    interface, named_server, create, api
+):
+    page, sandbox_id = interface.page, await create()
+    await run(api, sandbox_id, "seq 1 3000")
+    await interface.sign_in(named_server.admin_key)
+    await interface.open(f"#/sandboxes/{sandbox_id}?tab=log")
+    log = page.get_by_role("log")
+    await log.get_by_text("3000", exact=True).wait_for()
+    assert await log.locator("[data-seq]").count() < 150
+    await log.hover()
+    await page.mouse.wheel(0, -2000)
+    await page.get_by_role("button", name="Follow", exact=True).wait_for()
+    await interface.until("() => document.querySelector('[role=log]').scrollTop > 0")
+    before = await log.evaluate("element => element.scrollTop")
+    await run(api, sandbox_id, "echo later $((2 * 3))")
+    await page.get_by_label("Find in log").fill("later 6")
+    await page.get_by_text("1 line", exact=True).wait_for()
+    assert await log.evaluate("element => element.scrollTop") == before
+    await interface.click("Follow")
+    await log.get_by_text("later 6", exact=True).wait_for()
+
+
+async def test_log__output_is_never_a_part_of_the_page(interface, named_server, create, api):
+    page, sandbox_id = interface.page, await create()
+    await run(api, sandbox_id, f'printf "%s\\n" "{HOSTILE}"')
+    await interface.sign_in(named_server.admin_key)
+    await interface.open(f"#/sandboxes/{sandbox_id}?tab=log")
+    await page.get_by_role("log").get_by_text("<script>").wait_for()
+    assert await page.evaluate("window.attacked") is None
+
+
+async def test_log__a_killed_server_loses_and_repeats_no_line(interface, named_server, create, api):
+    page, sandbox_id = interface.page, await create()
+    await interface.sign_in(named_server.admin_key)
+    await interface.open(f"#/sandboxes/{sandbox_id}?tab=log")
+    log = page.get_by_role("log")
+    await run(api, sandbox_id, "echo first")
+    await log.get_by_text("first", exact=True).wait_for()
+    await asyncio.to_thread(named_server.process.kill)
+    await asyncio.to_thread(named_server.start)
+    async with named_server.client() as again:
+        await run(again, sandbox_id, "echo second")
+    await log.get_by_text("second", exact=True).wait_for(timeout=PATIENCE_MS)
+    for word in ("first", "second"):
+        assert await log.get_by_text(word, exact=True).count() == 1
+    interface.forget_complaints(*AWAY)
+
+
+async def test_terminal__types_resumes_after_a_killed_server_and_ends(
+    interface, named_server, create
+):
+    page, sandbox_id = interface.page, await create()
+    await interface.sign_in(named_server.admin_key)
+    await interface.open(f"#/sandboxes/{sandbox_id}?tab=terminals")
+    await interface.click("New terminal")
+    await page.locator(".xterm-screen").wait_for()
+    await interface.type_until_screen_has("echo $((6 * 7))-one\n", "42-one")
+    await interface.picture("terminal")
+    await page.set_viewport_size({"width": 1280, "height": 720})
+    await asyncio.to_thread(named_server.process.kill)
+    await asyncio.to_thread(named_server.start)
+    await page.locator(".xterm-screen").click()
+    await interface.type_until_screen_has("echo $((6 * 7))-two\n", "42-two")
+    await page.keyboard.press("Control+Shift+X")
+    assert await page.evaluate("document.activeElement.closest('.xterm') === null")
+    await interface.click("Kill terminal")
+    await interface.click("Kill")
+    await page.get_by_text("No terminal is open.").wait_for()
+    interface.forget_complaints(*AWAY, "404")
 
 
 async def test_sandbox__an_unknown_one_is_said(interface, named_server):
@@ -193,6 +293,26 @@ async def test_sandbox__an_unknown_one_is_said(interface, named_server):
     await interface.open("#/sandboxes/0nosuchsandbox000000")
     await interface.page.get_by_role("heading", name="There is no such sandbox").wait_for()
     interface.forget_complaints("404")
+
+
+async def test_pictures(interface, named_server, create):
+    await interface.page.goto(interface.url)
+    await interface.page.get_by_label("API key").wait_for()
+    await interface.picture("sign-in")
+    await interface.sign_in(named_server.admin_key)
+    await interface.page.get_by_role("heading", name="No sandboxes").wait_for()
+    await interface.picture("fleet-empty")
+    one = await create(user_id="ada", session_id="pr-812", metadata={"name": "web"})
+    await create(user_id="grace")
+    last = await create(wait=0)
+    await interface.until_row_says(last, "queued", "next in queue")
+    await interface.until_row_says(one, "running")
+    await interface.page.get_by_label(f"Select {one}").check()
+    await interface.picture("fleet")
+    await interface.page.set_viewport_size({"width": 1280, "height": 720})
+    await interface.click("New sandbox")
+    await interface.page.get_by_role("dialog").wait_for()
+    await interface.picture("create")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

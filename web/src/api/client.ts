@@ -8,7 +8,8 @@ export type Sandbox = Schemas["SandboxRead"];
 export type SandboxState = Schemas["SandboxState"];
 export type Login = Schemas["LoginRead"];
 export type TimelineEntry = Schemas["TimelineEntry"];
-export type LogEntry = Schemas["LogRecord"] | Schemas["LogEvent"] | Schemas["LogGap"];
+export type Output = Schemas["LogRecord"];
+export type LogEntry = Output | Schemas["LogEvent"] | Schemas["LogGap"];
 
 /** Proves to the server that a request comes from a script of its own page: other origins cannot set it. */
 export const PAGE_HEADER = { "X-Sandbox-Page": "1" };

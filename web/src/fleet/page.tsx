@@ -116,7 +116,10 @@ function summaryOf(ids: string[] | null, total: number, query: string): string {
 
 function ColumnHeaders() {
   return (
-    <div role="row" className={`${COLUMNS} border-b border-line px-3 py-1 pr-5 text-faint`}>
+    <div
+      role="row"
+      className={`${COLUMNS} overflow-y-hidden border-b border-line px-3 py-1 text-faint [scrollbar-gutter:stable]`}
+    >
       {HEADERS.map((name) => (
         <span key={name} role="columnheader" className={name === "Age" ? "text-right" : ""}>
           {name || <span className="sr-only">Selected</span>}

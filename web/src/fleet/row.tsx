@@ -27,7 +27,7 @@ function ownerOf({ user_id, session_id, metadata }: Sandbox): string {
 }
 
 const wordsOf = (sandbox: Sandbox): string =>
-  [sandbox.state_reason, ...deadlines(sandbox)].filter(Boolean).join(" · ");
+  [...deadlines(sandbox), sandbox.state_reason].filter(Boolean).join(" · ");
 
 /** One sandbox of the fleet; rendered again only for its own changes and for time. */
 export function FleetRow({ id, index, isNarrow, isCursor, isSelected, select }: RowProps) {

@@ -1,18 +1,22 @@
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { Tabs } from "@base-ui/react/tabs";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useEffect } from "react";
+import type { Sandbox } from "../api/client.ts";
 import { Problem } from "../api/problem.ts";
 import { deadlines } from "../live/deadlines.ts";
 import { StateBadge } from "../ui/state-badge.tsx";
 import { useTick } from "../ui/tick.ts";
 import { ActionBar } from "./action-bar.tsx";
 import { Facts } from "./facts.tsx";
+import { LogTab } from "./log-tab.tsx";
 import { useSandbox } from "./queries.ts";
+import { TerminalsTab } from "./terminals-tab.tsx";
 import { Timeline } from "./timeline.tsx";
 
 const TICK_MS = 5000;
 const route = getRouteApi("/sandboxes/$id");
 
-/** One sandbox: its state, what happens next, its details and its timeline. */
+/** One sandbox: its state, what happens next, and tabs for the rest. */
 export function SandboxPage() {
   const { id } = route.useParams();
   const { data: sandbox, error } = useSandbox(id);
@@ -27,11 +31,8 @@ export function SandboxPage() {
 
   if (error !== null) return <Failure problem={error} />;
   if (sandbox === undefined) return null;
-  const next = [sandbox.state_reason, sandbox.template_note, ...deadlines(sandbox)]
-    .filter(Boolean)
-    .join(" · ");
   return (
-    <div className="mx-auto max-w-6xl p-4">
+    <div className="mx-auto flex h-full max-w-7xl flex-col p-4">
       <p>
         <Link to="/">← Fleet</Link>
       </p>
@@ -41,13 +42,55 @@ export function SandboxPage() {
         <ActionBar sandbox={sandbox} />
       </div>
       <p className="mt-1 text-faint" role="status">
-        {next}
+        {[...deadlines(sandbox), sandbox.state_reason, sandbox.template_note].filter(Boolean).join(" · ")}
       </p>
-      <div className="mt-4 grid gap-4 lg:grid-cols-2">
-        <Facts sandbox={sandbox} />
-        <Timeline id={id} />
-      </div>
+      <SandboxTabs sandbox={sandbox} />
     </div>
+  );
+}
+
+const TABS = ["overview", "log", "terminals"] as const;
+type TabName = (typeof TABS)[number];
+const LABELS: Record<TabName, string> = { overview: "Overview", log: "Log", terminals: "Terminals" };
+const HAVE_TERMINALS = new Set(["running", "paused", "pausing", "resuming"]);
+const isTab = (name: string | undefined): name is TabName => TABS.some((tab) => tab === name);
+
+function SandboxTabs({ sandbox }: { sandbox: Sandbox }) {
+  const { tab } = route.useSearch();
+  const navigate = useNavigate();
+  const shown = TABS.filter((name) => name !== "terminals" || HAVE_TERMINALS.has(sandbox.state));
+  const current = isTab(tab) && shown.includes(tab) ? tab : "overview";
+  const choose = (name: string) =>
+    navigate({
+      to: "/sandboxes/$id",
+      params: { id: sandbox.id },
+      search: name === "overview" ? {} : { tab: name },
+      replace: true,
+    });
+  return (
+    <Tabs.Root value={current} onValueChange={choose} className="mt-3 flex min-h-0 flex-1 flex-col">
+      <Tabs.List className="flex gap-1 border-b border-line">
+        {shown.map((name) => (
+          <Tabs.Tab
+            key={name}
+            value={name}
+            className="border-b-2 border-transparent px-3 py-1.5 text-faint data-active:border-accent data-active:text-text"
+          >
+            {LABELS[name]}
+          </Tabs.Tab>
+        ))}
+      </Tabs.List>
+      <Tabs.Panel value="overview" className="grid content-start gap-4 pt-4 lg:grid-cols-2">
+        <Facts sandbox={sandbox} />
+        <Timeline id={sandbox.id} />
+      </Tabs.Panel>
+      <Tabs.Panel value="log" className="flex min-h-72 flex-1 flex-col pt-3">
+        <LogTab id={sandbox.id} state={sandbox.state} />
+      </Tabs.Panel>
+      <Tabs.Panel value="terminals" className="flex min-h-72 flex-1 flex-col pt-3">
+        <TerminalsTab sandbox={sandbox} />
+      </Tabs.Panel>
+    </Tabs.Root>
   );
 }
 

@@ -31,7 +31,8 @@ export function Timeline({ id }: { id: string }) {
           >
             <Moment at={entry.at} />
             <span>
-              <strong className="font-medium">{wordOf(entry)}</strong> {entry.reason}
+              <strong className="font-semibold">{wordOf(entry)}</strong>
+              {entry.reason && ` · ${entry.reason}`}
               <span className="block text-faint">{originOf(entry)}</span>
             </span>
           </li>

@@ -1,4 +1,4 @@
-import type { ButtonHTMLAttributes } from "react";
+import type { ComponentProps } from "react";
 
 const KINDS = {
   plain: "border-line bg-card hover:bg-shade",
@@ -7,7 +7,7 @@ const KINDS = {
   quiet: "border-transparent text-faint hover:bg-shade hover:text-text",
 };
 
-interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+interface ButtonProps extends ComponentProps<"button"> {
   kind?: keyof typeof KINDS;
 }
 

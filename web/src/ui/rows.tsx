@@ -42,7 +42,7 @@ export function Rows({ count, height, label, cursor, row }: RowsProps) {
   const last = Math.min(count, Math.ceil((seen.top + seen.size) / height) + BEYOND);
   const indexes = Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index);
   return (
-    <div ref={box} className="min-h-0 flex-1 overflow-auto">
+    <div ref={box} className="min-h-0 flex-1 overflow-x-hidden overflow-y-auto [scrollbar-gutter:stable]">
       <div role="rowgroup" aria-label={label} className="relative" style={{ height: count * height }}>
         {indexes.map((index) => (
           <div
