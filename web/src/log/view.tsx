@@ -73,7 +73,7 @@ export function LogLines({ store, target, found, choose, isFollowing, setFollowi
         {lines.slice(first, last).map((line, index) => (
           <div
             key={first + index}
-            className={`absolute inset-x-0 ${found.has(first + index) ? "bg-[color-mix(in_srgb,var(--wait)_22%,transparent)]" : ""}`}
+            className={`absolute inset-x-0 ${found.has(first + index) ? "bg-[color-mix(in_srgb,var(--wait)_10%,transparent)]" : ""}`}
             style={{ top: (first + index) * LINE_PX, height: LINE_PX }}
           >
             <LogLine line={line} choose={choose} />
