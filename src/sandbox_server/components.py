@@ -256,9 +256,7 @@ def build_components(core: Core) -> Components:
             service_proxy,
             grace=desktops.grace,
         ),
-        desktop_recordings=DesktopRecordings(
-            controller, desktops.configuration, desktops.desktops, desktops.guest, service_proxy
-        ),
+        desktop_recordings=desktops.recordings,
         file_access=file_access,
         contents=contents,
         tree=FileTree(file_access, path_locks),

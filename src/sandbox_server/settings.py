@@ -293,6 +293,26 @@ class Settings(BaseSettings):
         le=3600,
         description="Seconds after which a person loses the control of a desktop whose page was closed.",
     )
+    recording_days: int = Field(
+        7,
+        ge=0,
+        description="Days to keep recordings of desktops that have ended, at most as long as the record of their sandbox.",
+    )
+    recording_mb: int = Field(
+        1024,
+        ge=1,
+        le=65536,
+        description="MiB of desktop recordings to keep per sandbox. With more, the oldest is deleted.",
+    )
+    recording_copy_s: float = Field(
+        60,
+        ge=1,
+        le=3600,
+        description=(
+            "Seconds between two copies of a desktop's recording while it grows: what is lost at "
+            "most when its sandbox ends abruptly."
+        ),
+    )
     event_days: int = Field(30, ge=1, description="Days to keep events.")
     stop_timeout_s: int = Field(
         25,

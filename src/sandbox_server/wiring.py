@@ -21,6 +21,7 @@ from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
+from sandbox_server.desktops.recording_copies import RecordingLimits
 from sandbox_server.desktops.services import DesktopServices, build_desktop_services
 from sandbox_server.domain.capabilities import DeclaredCapabilities
 from sandbox_server.domain.jobs import LeasedJob
@@ -63,6 +64,7 @@ from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
+from sandbox_server.sandboxes.step_executor import WorkKeepers
 from sandbox_server.settings import Settings
 from sandbox_server.structured_logging import log_context
 from sandbox_server.task_services import (
@@ -158,13 +160,14 @@ def _assemble(
     public_address = PublicAddress(settings.url_from_outside)
     forges = Forges(sessions, vault, AllowedHosts(settings.forge_hosts))
     saves = build_saves(sessions, vault, build_large_files(settings, forges))
+    work_keepers = WorkKeepers(TaskWorkKeeper(sessions, SandboxAccess(backends, vault), saves))
     lifecycle = build_reconciliation(
         sessions,
         backends,
         vault,
         changes=changes,
         public_address=public_address,
-        work_keeper=TaskWorkKeeper(sessions, SandboxAccess(backends, vault), saves),
+        work_keeper=work_keepers,
     )
     drift = build_drift_checker(sessions, backends, vault, lifecycle)
     shutdown_pauser = ShutdownPauser(sessions, lifecycle.admission, notifications)
@@ -258,12 +261,18 @@ def _assemble(
     scheduler.add_handlers({BROWSER_SESSION: browsers.reconciler.reconcile})
     desktops = build_desktop_services(
         sessions,
+        vault,
         backends,
         use_cases.access,
         lifecycle.service_config,
         controller,
         grace=timedelta(seconds=settings.desktop_grace_s),
+        limits=RecordingLimits(
+            most_bytes=settings.recording_mb * 2**20,
+            every=timedelta(seconds=settings.recording_copy_s),
+        ),
     )
+    work_keepers.add(desktops.recording_keeper)
     scheduler.add_handlers(desktops.handlers)
     core = Core(
         browsers=browsers,
@@ -317,6 +326,7 @@ def _retention(settings: Settings) -> RetentionPeriods:
         events=timedelta(days=settings.event_days),
         output=timedelta(days=settings.output_days),
         saves=timedelta(days=settings.save_days),
+        recordings=timedelta(days=settings.recording_days),
     )
 
 

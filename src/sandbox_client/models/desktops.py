@@ -237,13 +237,14 @@ class DesktopLinkCreated(DesktopLinkRead):
 
 
 class DesktopRecordingRead(ResponseModel):
-    """A recording of a desktop, kept in its sandbox."""
+    """A recording of a desktop, kept by the server."""
 
     id: str
     fps: int
     started_at: datetime
     width: int
     height: int
-    bytes: int
-    duration_s: float
-    end_reason: str
+    bytes: Annotated[int, Field(description="That were copied from the sandbox.")]
+    duration_s: Annotated[float, Field(description="Seconds that were copied from the sandbox.")]
+    copied_at: datetime | None
+    end_reason: Annotated[str, Field(description="null while the recording goes on.")] | None

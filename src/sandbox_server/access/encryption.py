@@ -20,6 +20,7 @@ from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.models import (
     BrowserFilePart,
     BrowserRecord,
+    DesktopRecordingPart,
     Forge,
     GitPushPart,
     Repository,
@@ -61,6 +62,11 @@ ENCRYPTED_COLUMNS = (
         BrowserFilePart.id, BrowserFilePart.content_sealed, "browser_file_parts.content"
     ),
     EncryptedColumn(BrowserRecord.id, BrowserRecord.content_sealed, "browser_records.content"),
+    EncryptedColumn(
+        DesktopRecordingPart.id,
+        DesktopRecordingPart.content_sealed,
+        "desktop_recording_parts.content",
+    ),
     EncryptedColumn(GitPushPart.id, GitPushPart.content_sealed, "git_push_parts.content"),
 )
 

@@ -20,11 +20,12 @@ _BATCH = 500  # rows per transaction: short, so that it blocks nobody
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionPeriods:
-    """How long ended sandboxes, events, output, idempotency keys and webhook deliveries are kept."""
+    """How long ended sandboxes, events, output, recordings, idempotency keys and webhook deliveries are kept."""
 
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)
     output: timedelta = timedelta(days=7)
+    recordings: timedelta = timedelta(days=7)
     saves: timedelta = timedelta(days=30)
     idempotency: timedelta = timedelta(days=1)
     deliveries: timedelta = timedelta(days=7)
@@ -52,6 +53,7 @@ class RetentionJob:
             ),
             "browsers": await self._remove_all(lambda r: r.remove_browser_sessions(periods.ended)),
             "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),
+            "recordings": await self._remove_all(lambda r: r.remove_recordings(periods.recordings)),
             "saves": await self._remove_all(lambda r: r.remove_saves(periods.saves)),
             "pushes": await self._remove_all(lambda r: r.remove_pushes(periods.saves)),
             "events": await self._remove_all(lambda r: r.remove_events(periods.events)),

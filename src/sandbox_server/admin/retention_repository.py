@@ -11,6 +11,7 @@ from sandbox_server.db.models import (
     BrowserFilePart,
     BrowserSession,
     Command,
+    DesktopRecording,
     Event,
     GitPush,
     IdempotencyKey,
@@ -52,6 +53,11 @@ class RetentionRepository:
             delete(BrowserFilePart).where(BrowserFilePart.owner_id.in_(removed))
         )
         return len(removed)
+
+    async def remove_recordings(self, age: timedelta) -> int:
+        """Remove recordings of desktops that ended longer than `age` ago."""
+        key = (DesktopRecording.sandbox_id, DesktopRecording.id)
+        return len(await self._remove(*key, where=DesktopRecording.ended_at < _now - age))
 
     async def remove_commands(self, age: timedelta) -> int:
         """Remove commands that ended longer than `age` ago, with their output."""

@@ -10,10 +10,11 @@ from sandbox_server.db.models import Desktop, Sandbox
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.desktops.control import DesktopControl
 from sandbox_server.desktops.guest import DesktopGuest
+from sandbox_server.desktops.recording_copies import RecordingCopies
 from sandbox_server.desktops.repository import DesktopRepository, is_held
 from sandbox_server.desktops.views import GuestState, read_guest
 from sandbox_server.domain.computers.desktops import DesktopHolder, DesktopSettings
-from sandbox_server.domain.errors import DesktopNotRunning, DesktopRefused
+from sandbox_server.domain.errors import DesktopNotRunning, DesktopRefused, SandboxError
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.providers.registry import Backends
@@ -71,12 +72,14 @@ class DesktopConfiguration:
         access: SandboxAccess,
         guest: DesktopGuest,
         control: DesktopControl,
+        copies: RecordingCopies,
     ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._access = access
         self._guest = guest
         self._control = control
+        self._copies = copies
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def work(self, job: LeasedJob) -> datetime | None:
@@ -91,12 +94,36 @@ class DesktopConfiguration:
             assert row.backend is not None
             self._backends[row.backend].enter()
             try:
-                await self.ensure(self._access.usable(row))
+                used = self._access.usable(row)
+                wanted = await self.ensure(used)
+                if wanted.settings.fps is not None:
+                    await self._keep_recording(used)
+                    copy_at = wanted.now + self._copies.every
+                    return copy_at if until is None else min(until, copy_at)
             except (DesktopNotRunning, DesktopRefused) as error:
                 if job.attempts < _MOST_ATTEMPTS:
                     raise
                 log.warning("desktop not configured sandbox_id=%s error=%s", row.id, error)
         return until
+
+    async def _keep_recording(self, used: UsableSandbox) -> None:
+        """Copy what is new of the recording, and start another if it has ended by itself."""
+        try:
+            await self._copies.copy(used)
+            async with self._locks.setdefault(used.row.id, asyncio.Lock()):
+                await self._restart_recording(used)
+        except SandboxError as error:
+            log.warning("recording not copied sandbox_id=%s error=%s", used.row.id, error)
+
+    async def _restart_recording(self, used: UsableSandbox) -> None:
+        wanted = await self.read(used.row.id)
+        state = read_guest(GuestState, await self._guest.call(used, HTTPMethod.GET, "/state"))
+        if not wanted.is_applied or wanted.settings.fps is None or state.recording is not None:
+            return
+        await self._record(used, wanted.settings.fps, state)
+        # Another server may have stopped the recording since the settings were read.
+        if (await self.read(used.row.id)).settings.fps is None:
+            await self._guest.call(used, HTTPMethod.DELETE, "/recordings/current")
 
     async def read(self, sandbox_id: str) -> Wanted:
         """Read what the desktop of a sandbox should be like."""
@@ -147,6 +174,7 @@ class DesktopConfiguration:
             return
         if current is not None:
             await self._guest.call(used, HTTPMethod.DELETE, "/recordings/current")
+            await self._copies.copy(used)
         if fps is not None:
             await self._guest.call(used, HTTPMethod.POST, "/recordings", {"fps": fps})
 

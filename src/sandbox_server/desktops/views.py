@@ -6,11 +6,13 @@ from sandbox_client.models import (
     DesktopControlRead,
     DesktopHolder,
     DesktopRead,
+    DesktopRecordingRead,
     DesktopRecordingState,
     DesktopResolution,
 )
 from sandbox_server.db.models import Desktop
 from sandbox_server.desktops.guest import GuestAnswer
+from sandbox_server.desktops.recording_repository import KeptRecording
 from sandbox_server.domain.computers.desktops import DesktopSettings
 from sandbox_server.domain.errors import PortBroken
 from sandbox_server.domain.service_ports import DESKTOP_PORT
@@ -68,6 +70,23 @@ def view_desktop(
         recording=None if state is None else state.recording,
         viewers=None if state is None else state.viewers,
         control=view_control(desktop, is_held=is_held),
+    )
+
+
+def view_recording(recording: KeptRecording) -> DesktopRecordingRead:
+    """Describe a recording; one whose sandbox ended abruptly has ended with it."""
+    row = recording.row
+    reason = "the sandbox ended" if recording.is_sandbox_gone else None
+    return DesktopRecordingRead(
+        id=row.id,
+        fps=row.fps,
+        started_at=row.started_at,
+        width=row.width,
+        height=row.height,
+        bytes=row.bytes,
+        duration_s=round(recording.duration_s, 3),
+        copied_at=row.copied_at,
+        end_reason=row.end_reason or reason,
     )
 
 

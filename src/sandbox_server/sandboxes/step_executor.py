@@ -55,6 +55,26 @@ class NoWork:
         pass
 
 
+class WorkKeepers:
+    """Has several kinds of work saved; the failure of one does not prevent the others."""
+
+    def __init__(self, *keepers: WorkKeeper) -> None:
+        self._keepers = [*keepers]
+
+    def add(self, keeper: WorkKeeper) -> None:
+        self._keepers.append(keeper)
+
+    async def save_before(self, row: Sandbox, act: str) -> None:
+        failure: SandboxError | TimeoutError | None = None
+        for keeper in self._keepers:
+            try:
+                await keeper.save_before(row, act)
+            except (SandboxError, TimeoutError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
 class StepExecutor:
     """Executes steps: commits the intermediate state, calls the provider, commits the result.
 

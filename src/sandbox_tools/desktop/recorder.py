@@ -18,6 +18,7 @@ _END_SECONDS = 20
 _KEYFRAME_EVERY = 10
 _LARGEST = (1920, 1088)
 _FRAGMENTS = "+frag_keyframe+empty_moov+default_base_moof"
+_FRAGMENT_MICROSECONDS = 1_000_000
 
 
 class RecorderUnavailable(Exception):
@@ -124,8 +125,9 @@ async def _start_encoder(size: tuple[int, int], path: Path) -> asyncio.subproces
         *("-fps_mode", "vfr", "-c:v", "libx264", "-preset", "ultrafast", "-crf", "26"),
         *("-pix_fmt", "yuv420p", "-threads", "1"),
         *("-force_key_frames", f"expr:gte(t,n_forced*{_KEYFRAME_EVERY})"),
-        # A file that can be played even if ffmpeg is killed.
-        *("-movflags", _FRAGMENTS, "-f", "mp4", str(path)),
+        # A file that only grows, and can be played from any number of fragments, even if ffmpeg is killed.
+        *("-movflags", _FRAGMENTS, "-frag_duration", str(_FRAGMENT_MICROSECONDS)),
+        *("-flush_packets", "1", "-f", "mp4", str(path)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
@@ -143,10 +145,11 @@ async def _end(encoder: asyncio.subprocess.Process) -> None:
         await encoder.wait()
 
 
-async def finish_file(path: Path) -> float:
-    """Make the file playable from any place, and return its duration in seconds."""
+async def finish_file(fragments: Path, path: Path) -> float:
+    """Make a file of the fragments that is playable from any place, and return its duration in seconds."""
     finished = path.with_suffix(".tmp")
-    await _run("-i", str(path), "-c", "copy", "-movflags", "+faststart", "-f", "mp4", str(finished))
+    copied = ("-c", "copy", "-movflags", "+faststart", "-f", "mp4", str(finished))
+    await _run("-i", str(fragments), *copied)
     finished.replace(path)
     return await asyncio.to_thread(read_duration, path)
 

@@ -1,3 +1,4 @@
+import asyncio
 import math
 from dataclasses import asdict
 
@@ -9,6 +10,9 @@ from starlette.routing import Route
 from sandbox_tools.desktop.bodies import read_body
 from sandbox_tools.desktop.recordings import Recordings
 from sandbox_tools.desktop.requests import RecordingRequest
+
+_MOST_FRAGMENTS = 32 << 20
+_LONGEST_OFFSET = 12
 
 
 class RecordingRoutes:
@@ -25,14 +29,16 @@ class RecordingRoutes:
             Route("/recordings/{recording}", self._delete, methods=["DELETE"]),
             Route("/recordings/{recording}", self._download),
             Route("/recordings/{recording}/frames", self._frame),
+            Route("/recordings/{recording}/fragments", self._fragments),
         ]
 
     async def _start(self, request: Request) -> Response:
         wanted = await read_body(request, RecordingRequest)
         return JSONResponse(await self._recordings.start(wanted.fps), 201)
 
-    async def _list(self, _request: Request) -> Response:
-        return JSONResponse([asdict(recording) for recording in self._recordings.list_all()])
+    async def _list(self, request: Request) -> Response:
+        found = self._recordings.list_all(with_current="current" in request.query_params)
+        return JSONResponse([asdict(recording) for recording in found])
 
     async def _stop(self, _request: Request) -> Response:
         return JSONResponse(asdict(await self._recordings.stop()))
@@ -44,6 +50,16 @@ class RecordingRoutes:
     async def _download(self, request: Request) -> Response:
         path = self._recordings.find_file(request.path_params["recording"])
         return FileResponse(path, media_type="video/mp4")
+
+    async def _fragments(self, request: Request) -> Response:
+        offset = request.query_params.get("offset", "0")
+        if not (offset.isascii() and offset.isdigit() and len(offset) <= _LONGEST_OFFSET):
+            raise HTTPException(422, "offset is a position in the file, 0 or more.")
+        recording = request.path_params["recording"]
+        content = await asyncio.to_thread(
+            self._recordings.read_fragments, recording, int(offset), _MOST_FRAGMENTS
+        )
+        return Response(content, media_type="video/mp4")
 
     async def _frame(self, request: Request) -> Response:
         try:

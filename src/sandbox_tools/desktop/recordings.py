@@ -59,7 +59,7 @@ class Recordings:
             if self.current is not None:
                 raise RecordingConflict("A recording runs already. Stop it first.")
             await self._finish()
-            kept = sum(recording.bytes for recording in self.list_all())
+            kept = sum(path.stat().st_size for path in self._directory.glob("rec_*"))
             if kept + self._most_bytes > _MOST_BYTES_OF_ALL:
                 raise RecordingConflict(
                     f"The recordings occupy {kept >> 20} MiB. Delete some before you start another."
@@ -69,7 +69,7 @@ class Recordings:
             recorder = Recorder(
                 self._display,
                 recording,
-                self._directory / f"{recording}.mp4",
+                self._fragments(recording),
                 fps=fps,
                 most_bytes=self._most_bytes,
             )
@@ -98,9 +98,9 @@ class Recordings:
         async with self._changing:
             await self._finish()
 
-    def list_all(self) -> list[Recording]:
-        """List those that have ended, oldest first."""
-        return [one for one in self._read_all() if one.end_reason != _UNFINISHED]
+    def list_all(self, *, with_current: bool = False) -> list[Recording]:
+        """List those that have ended, oldest first, and with `with_current` the one that runs."""
+        return [one for one in self._read_all() if with_current or one.end_reason != _UNFINISHED]
 
     def _read_all(self) -> list[Recording]:
         found = []
@@ -113,6 +113,16 @@ class Recordings:
         """Return the file of one that has ended."""
         self._find(recording)
         return self._directory / f"{recording}.mp4"
+
+    def read_fragments(self, recording: str, offset: int, most: int) -> bytes:
+        """Read a part of the file that grows while the recording runs."""
+        known = any(one.id == recording for one in self._read_all())
+        path = self._fragments(recording)
+        if not known or not path.exists():
+            raise _not_found(recording)
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(most)
 
     async def frame(self, recording: str, at: float) -> bytes:
         duration = self._find(recording).duration_s
@@ -127,6 +137,7 @@ class Recordings:
         path = self.find_file(recording)
         path.with_suffix(".json").unlink()
         path.unlink(missing_ok=True)
+        self._fragments(recording).unlink(missing_ok=True)
 
     async def _finish(self) -> Recording | None:
         recorder, self._current = self._current, None
@@ -137,7 +148,7 @@ class Recordings:
 
     async def _close_file(self, recording: Recording, end_reason: str) -> Recording:
         path = self._directory / f"{recording.id}.mp4"
-        duration = await finish_file(path)
+        duration = await finish_file(self._fragments(recording.id), path)
         finished = replace(
             recording,
             bytes=path.stat().st_size,
@@ -171,4 +182,11 @@ class Recordings:
         for one in self.list_all():
             if one.id == recording:
                 return one
-        raise RecordingNotFound(f"There is no recording {recording[:40]!r}.")
+        raise _not_found(recording)
+
+    def _fragments(self, recording: str) -> Path:
+        return self._directory / f"{recording}.fragments"
+
+
+def _not_found(recording: str) -> RecordingNotFound:
+    return RecordingNotFound(f"There is no recording {recording[:40]!r}.")

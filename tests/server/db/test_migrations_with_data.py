@@ -105,6 +105,11 @@ ROWS = {
     "0026": r"""
         INSERT INTO browser_records (id, session_id, kind, size, first_ms, last_ms, content_sealed)
             VALUES ('br', 'x', 'entries', 1, 1, 1, '\x0e')""",
+    "0028": r"""
+        INSERT INTO desktop_recordings (sandbox_id, id, fps, width, height, started_at)
+            VALUES ('s-running', 'rec', 5, 64, 48, '2027-01-01Z');
+        INSERT INTO desktop_recording_parts (id, sandbox_id, recording_id, part, begins, lasts, size, content_sealed)
+            VALUES ('rp', 's-running', 'rec', 0, 0, 0, 1, '\x0f')""",
 }
 
 # What a later revision has no place for, so that the way back cannot bring it.

@@ -15,6 +15,7 @@ from sandbox_server.commands.service import Commands
 from sandbox_server.components import Core, build_components
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.desktops.recording_copies import RecordingLimits
 from sandbox_server.desktops.services import build_desktop_services
 from sandbox_server.domain.ids import new_id
 from sandbox_server.forges.hosts import AllowedHosts
@@ -167,11 +168,13 @@ async def core(
         browsers=build_browser_services(settings, sessions, vault, use_cases.controller),
         desktop_services=build_desktop_services(
             sessions,
+            vault,
             backends,
             SandboxAccess(backends, vault),
             service_config,
             use_cases.controller,
             grace=timedelta(seconds=settings.desktop_grace_s),
+            limits=RecordingLimits(),
         ),
         **recorded,
     )

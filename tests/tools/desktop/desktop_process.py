@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import imageio_ffmpeg
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.ports import free_port
 from tests.tools.tool_server_process import write_settings
 
-PROGRAMS = Path(__file__).parents[3] / ".cache/test-programs"
 TIMEOUT_SECONDS = 60
 
 
@@ -113,7 +113,7 @@ async def started_desktop(directory: Path, *options: str) -> AsyncIterator[Deskt
             *("--port", str(port), "--settings", str(settings), "--display", display),
             *("--rfb", str(rfb), *options),
             env=os.environ
-            | {"HOME": str(directory), "PATH": f"{PROGRAMS / 'ffmpeg'}:{os.environ['PATH']}"},
+            | {"HOME": str(directory), "PATH": f"{_add_ffmpeg(directory)}:{os.environ['PATH']}"},
         )
         try:
             async with httpx.AsyncClient(base_url=url) as client:
@@ -123,6 +123,15 @@ async def started_desktop(directory: Path, *options: str) -> AsyncIterator[Deskt
             if process.returncode is None:
                 process.terminate()
             await process.wait()
+
+
+def _add_ffmpeg(directory: Path) -> Path:
+    """Make a directory of programs with the ffmpeg that the server has."""
+    programs = directory / "programs"
+    programs.mkdir(exist_ok=True)
+    if not (programs / "ffmpeg").exists():
+        (programs / "ffmpeg").symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
+    return programs
 
 
 async def _wait_until_healthy(

@@ -2,6 +2,8 @@ import asyncio
 import struct
 from typing import Any
 
+from PIL import Image
+
 _TIMEOUT_SECONDS = 60
 
 
@@ -39,6 +41,21 @@ class RfbViewer:
 
     async def request(self, *, incremental: bool = False) -> None:
         await self.socket.send(struct.pack(">BBHHHH", 3, incremental, 0, 0, *self.size))
+
+    async def picture(self) -> Image.Image:
+        """Ask for the whole picture, until an update has all of it."""
+        picture, area = Image.new("RGB", self.size), 0
+        while area < self.size[0] * self.size[1]:
+            area = 0
+            for _ in range(await self.update()):
+                x, y, width, height, encoding = struct.unpack(">HHHHi", await self.read(12))
+                assert encoding == 0, "raw pixels are all that was offered"
+                pixels = await self.read(4 * width * height)
+                if pixels:
+                    part = Image.frombytes("RGB", (width, height), pixels, "raw", "BGRX")
+                    picture.paste(part, (x, y))
+                area += width * height
+        return picture
 
     async def update(self) -> int:
         """Ask for the whole picture, and read until the update has begun; its number of rectangles."""

@@ -22,6 +22,18 @@ async def test_the_pointer_is_where_each_of_many_moves_put_it(desktop):
         assert await desktop.cursor() == place
 
 
+async def test_the_pointer_is_where_each_of_200_clicks_was(desktop):
+    chosen = random.Random(200)
+    places = [(chosen.randrange(1024), chosen.randrange(768)) for _ in range(170)]
+    places += chosen.choices(places, k=10) + [(0, 0), (0, 0), (0, 300), (300, 0)] * 4
+    for n, place in enumerate([*places, *[places[-1]] * 4]):
+        clicked = await desktop.act(("left_click", "mouse_move")[n % 2], coordinate=place)
+        assert tuple(clicked["cursor"]) == place
+        if n % 20 == 0:
+            told = await desktop.act("cursor_position")
+            assert tuple(told["cursor"]) == await desktop.cursor() == place
+
+
 async def test_clicks_press_the_named_button_as_often_as_they_say(desktop):
     async with opened_event_window(desktop.display) as window:
         await desktop.act("left_click", coordinate=[100, 50])

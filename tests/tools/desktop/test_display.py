@@ -1,8 +1,12 @@
 import io
+import random
 
 import httpx
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops
+
+from tests.tools.desktop.event_window import opened_event_window
+from tests.tools.desktop.rfb_viewer import RfbViewer
 
 
 @pytest.fixture
@@ -24,6 +28,30 @@ async def test_the_display_changes_its_size_while_it_runs(desktop, size):
     assert picture.size == size
     assert await desktop.ask_x("xdotool", "getdisplaygeometry") == f"{width} {height}\n"
     assert await desktop.cursor() == (width // 2, height // 2)
+
+
+@pytest.mark.usefixtures("_as_before")
+async def test_twenty_sizes_in_a_row_each_hold_at_once(desktop):
+    chosen = random.Random(20)
+    sizes = [(chosen.randrange(64, 2000), chosen.randrange(64, 1400)) for _ in range(20)]
+    for width, height in sizes:
+        answer = await desktop.client.put("/display", json={"width": width, "height": height})
+        assert answer.json()["resolution"] == {"width": width, "height": height}
+        picture = Image.open(io.BytesIO((await desktop.client.get("/screenshot")).content))
+        assert picture.size == (width, height)
+        assert await desktop.cursor() == (width // 2, height // 2)
+
+
+async def test_a_screenshot_has_the_pixels_that_viewers_get(desktop):
+    async with opened_event_window(desktop.display), desktop.viewer("view") as socket:
+        viewer = RfbViewer(socket)
+        await viewer.shake_hands()
+        await desktop.act("mouse_move", coordinate=[321, 234])
+        screenshot = (await desktop.client.get("/screenshot")).content
+        seen = await viewer.picture()
+    taken = Image.open(io.BytesIO(screenshot)).convert("RGB")
+    assert ImageChops.difference(taken, seen).getbbox() is None
+    assert len(taken.getcolors(1 << 20) or []) > 1
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,8 @@ import io
 import pytest
 from PIL import Image
 
-from tests.tools.desktop.desktop_process import PROGRAMS, started_desktop
+from tests.tools.desktop.desktop_process import started_desktop
 from tests.tools.desktop.event_window import opened_event_window
-
-pytestmark = pytest.mark.skipif(
-    not (PROGRAMS / "ffmpeg/ffmpeg").exists(), reason="scripts/test-programs has no ffmpeg"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -127,9 +123,36 @@ async def test_a_recording_ends_at_its_largest_size_and_is_finished_after_a_cras
         assert (await stop(desktop))["end_reason"] == "the recording has its largest size"
     recordings = tmp_path / ".local/state/sandbox-desktop/recordings"
     [description] = recordings.glob("*.json")
+    next(recordings.glob("*.mp4")).unlink()
     description.write_text(
         description.read_text().replace("the recording has its largest size", "not finished")
     )
     async with started_desktop(tmp_path) as process, process.connected() as desktop:
         [recording] = (await desktop.client.get("/recordings")).json()
     assert recording["end_reason"] == "the desktop service ended"
+
+
+async def test_a_recording_grows_by_fragments_that_stay_as_they_are(desktop):
+    url = f"/recordings/{(await record(desktop, fps=10))['id']}/fragments"
+    [running] = (await desktop.client.get("/recordings?current")).json()
+    assert running["end_reason"] == "not finished"
+
+    async def grown(more_than):
+        async with asyncio.timeout(30):
+            while len(found := (await desktop.client.get(url)).content) <= more_than:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.1)
+        return found
+
+    first = await grown(0)
+    second = await grown(len(first))
+    assert second.startswith(first)
+    assert (await desktop.client.get(f"{url}?offset={len(first)}")).content.startswith(
+        second[len(first) :]
+    )
+    await stop(desktop)
+    ended = (await desktop.client.get(url)).content
+    assert ended.startswith(second)
+    assert ended[4:8] == b"ftyp"
+    assert (await desktop.client.get(f"{url}?offset=-1")).status_code == 422
+    missing = await desktop.client.get("/recordings/rec_0000000000000000/fragments")
+    assert missing.status_code == 404

@@ -2,6 +2,7 @@ import asyncio
 import struct
 
 import pytest
+from PIL import ImageChops
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.tools.desktop.event_window import opened_event_window
@@ -127,6 +128,25 @@ async def test_a_viewer_that_reads_nothing_is_disconnected_and_others_are_not(de
                 await desktop.act("mouse_move", coordinate=[900, 700])
         assert await viewer.update() > 0
         assert (await desktop.act("screenshot"))["screenshot"]
+
+
+async def test_a_watcher_sees_what_the_person_does_and_does_not_disturb(desktop):
+    await desktop.act("mouse_move", coordinate=[500, 500])
+    await give(desktop, "person")
+    async with desktop.viewer("control") as hand, desktop.viewer("view") as eye:
+        person, watcher = RfbViewer(hand), RfbViewer(eye)
+        await person.shake_hands()
+        await watcher.shake_hands()
+        before = await watcher.picture()
+        await person.pointer(200, 100)
+        await person.update()
+        for _ in range(50):
+            await watcher.pointer(900, 700, buttons=1)
+        after = await watcher.picture()
+        assert await desktop.cursor() == (200, 100)
+    changed = ImageChops.difference(before, after).getbbox()
+    assert changed is not None
+    assert changed[:2] <= (200, 100)
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ async def _latest(sandbox: AsyncSandbox) -> str:
     recordings = await sandbox.desktop.list_recordings()
     if not recordings:
         raise CliError(
-            f"The desktop of {sandbox.id} has no recording that has ended.",
-            advice="Stop the current one with `sbx desktop record stop`.",
+            f"The desktop of {sandbox.id} has no recording.",
+            advice="Start one with `sbx desktop record start`.",
         )
     return recordings[-1].id
 
@@ -85,5 +85,5 @@ def _row(recording: DesktopRecordingRead) -> tuple[str, ...]:
         f"{recording.width}x{recording.height}",
         f"{recording.bytes / 2**20:.1f}",
         str(recording.fps),
-        recording.end_reason,
+        recording.end_reason or "goes on",
     )

@@ -12,7 +12,12 @@ from sandbox_server.db.models.browsers import (
 )
 from sandbox_server.db.models.columns import Row
 from sandbox_server.db.models.commands import Command, CommandOutput
-from sandbox_server.db.models.desktops import Desktop, DesktopLink
+from sandbox_server.db.models.desktops import (
+    Desktop,
+    DesktopLink,
+    DesktopRecording,
+    DesktopRecordingPart,
+)
 from sandbox_server.db.models.forges import Forge, ForgeBudget, ForgeToken, WebhookDelivery
 from sandbox_server.db.models.jobs import IdempotencyKey, Installation, Job
 from sandbox_server.db.models.log import Event, Stream
@@ -46,6 +51,8 @@ __all__ = [
     "CommandOutput",
     "Desktop",
     "DesktopLink",
+    "DesktopRecording",
+    "DesktopRecordingPart",
     "Event",
     "Forge",
     "ForgeBudget",

@@ -1,10 +1,18 @@
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, LargeBinary
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    LargeBinary,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sandbox_server.db.models.access import Ticket
-from sandbox_server.db.models.columns import Count, Id, Row, one_of
+from sandbox_server.db.models.columns import Count, Id, Row, Switch, one_of
 from sandbox_server.db.models.sandboxes import Sandbox
 from sandbox_server.domain.computers.desktops import DesktopHolder, DesktopMode
 
@@ -41,3 +49,52 @@ class DesktopLink(Row):
     )
     mode: Mapped[str]
     name: Mapped[str | None]
+
+
+class DesktopRecording(Row):
+    """A recording of a desktop as far as it was copied from its sandbox."""
+
+    __tablename__ = "desktop_recordings"
+    __table_args__ = (Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),)
+
+    sandbox_id: Mapped[Id] = mapped_column(
+        ForeignKey(Sandbox.id, ondelete="CASCADE"), primary_key=True
+    )
+    id: Mapped[Id] = mapped_column(primary_key=True)  # given in the sandbox
+    fps: Mapped[int]
+    width: Mapped[int]
+    height: Mapped[int]
+    started_at: Mapped[datetime]
+    timescale: Mapped[Count]  # units of time per second; 0: nothing was copied
+    copied: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))  # of the file there
+    bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))  # that are kept
+    copied_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    end_reason: Mapped[str | None]
+
+
+class DesktopRecordingPart(Row):
+    """A part of a recording's video, encrypted; part 0 is its head."""
+
+    __tablename__ = "desktop_recording_parts"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["sandbox_id", "recording_id"],
+            ["desktop_recordings.sandbox_id", "desktop_recordings.id"],
+            ondelete="CASCADE",
+            name="desktop_recording_parts_recording_fkey",
+        ),
+        UniqueConstraint(
+            "sandbox_id", "recording_id", "part", name="desktop_recording_parts_part_key"
+        ),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    sandbox_id: Mapped[Id]
+    recording_id: Mapped[Id]
+    part: Mapped[int]
+    begins: Mapped[int] = mapped_column(BigInteger)
+    lasts: Mapped[int] = mapped_column(BigInteger)
+    is_key: Mapped[Switch]
+    size: Mapped[int] = mapped_column(BigInteger)
+    content_sealed: Mapped[bytes]

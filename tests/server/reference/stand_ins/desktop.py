@@ -19,8 +19,26 @@ UUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CLOSE, PING, PONG = 8, 9, 10
 INPUT = {4: 8, 5: 6}
 SIZES = {0: 20, 3: 10, **INPUT}
-MP4 = bytes(range(256)) * 64
-JPEG = b"\xff\xd8\xff\xd9"
+# Three seconds of one colour, 64 by 48 pixels, in fragments.
+FILM = zlib.decompress(
+    base64.b64decode(
+        "eNqVVc2LHEUUr57NLmEJupFlk0OQEj14yM50T2aHdaFh1mVxDhEiaE5KU9NVvV1MVXdNVc1XTgvJIYq3BQ/xJF686U0vgQh78OQ1"
+        "RvTgRSKIAf+B8VXPTLZ32E2wZrreR/3ee1XvvepGCF1L7Fhxk28hVEGOwtOUqhGA/KPM8wFCSMhBStGpsfS0IF7xPxneadSi3EIv"
+        "HBUweGo16QL/se0WMZde4P3/xXWTXyzek5QTYLCki+ea7vCj44JsplTo+cqAU1ZG3gY5b5OMCuYwXk3yLAFmfSALp+UtvEWna9eo"
+        "Zklpi5f6WuAZ/8zYjgD6tbGGljBHZBAH5yagBUdqA23PEZduAh4L3hnVm42zUnV1MnFHA9Se9+6j1ckfaOMA6K+X/77QcukuprvH"
+        "n37joQvpz6/+BOA1RYyahXfPmrHWlFyCbOKSvA7ynYWwgInzkvy2HLCRq4HVBUUl/+UR9ql1tdqSrKBuvFGuC9RSE6VE2egiF8YC"
+        "TaGBXb7XZJKWc3oLmqyoh3X6Ctqe6l3xK11vuoV1m1C7sJurVvczoMszP6oy7VsjKYF4lf2V5clk97f9vx7++aT9/RfXf8FP3vzn"
+        "masE3sRxrhkOmlvAtqugqr1/a/+9zQbevb0Ha5TFsLCXq7FgicV137+xWffrDp1aq3ZqteFwWHVNmAuSVXN9UHN+q6mVAjC5sjzP"
+        "zA6OSYfEoY+h0cIAU9YRedwN/R34YZIRMTbMSViyEC4BNv0OcD5WZgxwmCNNw6DqAwQmLPmI0cj5chaRJtkBC4MmjlOdSxKBaeAK"
+        "KAQ3gNgebdPYAhP3JMyUEXonz1hYD64HAU6IsZEyXa7AaOagp6I8SQxzRjbVYGBgUeR5l6QgRCc6I3jMThQ+znQRIuaSWLcNnlmm"
+        "BQEQ6Duir8k4inOpSLEhyA3UnGfgAoCaOEyiiWTO1ZDxg9Qq4LpsDMthfWvORnCrXfSYZSzuO1eFuUuJZiZ1iY7DWCdYdiAPLpMg"
+        "hPUbVR/3XPTQrzaBVc5NQckobL4DjLFMhQ3MFSQVSgc5b0CBeqGPDqGjXmf37+1c/gxV1nuPUOvfbXRx43h4dPTlw/7jT/qPHYKe"
+        "0dquG2+e39rolbNbuzXVTVt7fgfdfdqYtjVa3X2Ar3z7ofI+Py/y0ksir54d+fC8yK/NIq/sPmhd+eo74LiEcgH9wAL1Tr8OlxY+"
+        "I797s3DPPzjLPzxXHc5UK/WpCo6h5y8m/h9FV2eq"
+    )
+)
+OWN_FILM = Path("film.mp4")
+"""A film to record instead; `film.size` says how much of it has been recorded so far."""
 NOT_FOUND = 404, {"detail": "Not found."}
 SETTINGS = Path("/etc/sandbox/tools.json")
 
@@ -31,6 +49,7 @@ class Desktop:
         self.cursor = (512, 384)
         self.control = "agent"
         self.recording: dict[str, Any] | None = None
+        self.count = 0
         self.recordings: dict[str, dict[str, Any]] = {}
         self.log = []
         self.screens: set[Screen] = set()
@@ -75,7 +94,7 @@ class Desktop:
 
     def answer_recordings(self, method, below, query, body):
         if not below:
-            return self.record(body) if method == "POST" else (200, self.listed())
+            return self.record(body) if method == "POST" else (200, self.listed(query))
         if below == ["current"]:
             return self.stop()
         if below[0] not in self.recordings:
@@ -83,13 +102,15 @@ class Desktop:
         if method == "DELETE":
             del self.recordings[below[0]]
             return 204, b""
-        if below[1:] == ["frames"]:
-            is_late = float(query["at_s"][0]) > 2
-            return (404, {"detail": "The recording is 2.0 s long."}) if is_late else (200, JPEG)
-        return 200, MP4
+        if below[1:] == ["fragments"]:
+            return 200, recorded()[int(query["offset"][0]) :]
+        return NOT_FOUND
 
-    def listed(self):
-        return [each for each in self.recordings.values() if each["end_reason"]]
+    def listed(self, query):
+        found = list(self.recordings.values())
+        return [
+            each for each in found if "current" in query or each["end_reason"] != "not finished"
+        ]
 
     def resize(self, body):
         self.width, self.height = body["width"], body["height"]
@@ -101,17 +122,18 @@ class Desktop:
         return 200, self.state()
 
     def record(self, body):
-        name = f"r{len(self.recordings) + 1}"
+        self.count += 1
+        name = f"rec_{self.count}"
         self.recording = {"id": name, "fps": body["fps"], "started_at": "2026-01-01T00:00:00Z"}
         made = {**self.recording, "width": self.width, "height": self.height}
-        made |= {"bytes": 0, "duration_s": 0, "end_reason": ""}
+        made |= {"bytes": 0, "duration_s": 0, "end_reason": "not finished"}
         self.recordings[name] = made
         return 201, self.recording
 
     def stop(self):
         if self.recording is None:
-            return 404, {"detail": "Nothing is being recorded."}
-        ended = {"id": self.recording["id"], "bytes": len(MP4), "duration_s": 2.0}
+            return 409, {"detail": "No recording runs."}
+        ended = {"id": self.recording["id"], "bytes": len(recorded()), "duration_s": 3.0}
         self.recordings[ended["id"]] |= {**ended, "end_reason": "stopped"}
         self.recording = None
         return 200, ended
@@ -132,6 +154,14 @@ class Desktop:
         self.cursor = (x, y)
         for screen in self.screens:
             screen.is_changed.set()
+
+
+def recorded():
+    """Return as much of the film as has been recorded."""
+    if not OWN_FILM.exists():
+        return FILM
+    size = OWN_FILM.with_suffix(".size")
+    return OWN_FILM.read_bytes()[: int(size.read_text()) if size.exists() else None]
 
 
 class Screen:
@@ -254,7 +284,7 @@ async def answer(desktop, reader, writer):
     if url.path != "/log" and named.get("authorization") != f"Bearer {token()}":
         await reply(writer, 401, {"detail": "Missing or wrong token."})
         return True
-    query = parse_qs(url.query)
+    query = parse_qs(url.query, keep_blank_values=True)
     if "upgrade" in named:
         await upgrade(desktop, reader, writer, named, query)
         return False
