@@ -174,6 +174,7 @@ def calls_of(client):
         "archive_task": client.archive_task(ID),
         "list_task_runs": client.list_task_runs(ID),
         "list_task_attempts": client.list_task_attempts(ID),
+        "choose_task_attempt": client.choose_task_attempt(ID, 2),
         "list_task_messages": client.list_task_messages(ID),
         "list_task_saves": client.list_task_saves(ID),
         "save_task": client.save_task(ID),

@@ -84,6 +84,11 @@ class Tasks(Repositories):
             self._transport, _path(task_id, "attempts"), models.Page[models.TaskAttemptRead]
         )
 
+    def choose_task_attempt(self, task_id: str, number: int) -> models.TaskRead:
+        """Choose an attempt instead of the server; the task goes on with it once it has finished."""
+        request = call("POST", _path(task_id, f"attempts/{number}/choose"), may_repeat=True)
+        return self._transport.fetch(models.TaskRead, request)
+
     def list_task_messages(self, task_id: str) -> Generator[models.TaskMessageRead, None, None]:
         """List what the agent was told, or will be, oldest first."""
         return list_all(

@@ -29,6 +29,7 @@ def add_task_verbs(verbs: Verbs, *, is_named: bool) -> None:
         _overlaps,
         _message,
         _cancel,
+        _choose,
         _approve,
         _retry,
     ):
@@ -99,6 +100,9 @@ def _run(tasks: Verbs) -> None:
     )
     parser.add_argument(
         "--attempts", type=count, metavar="N", help="have N agents work side by side (2 to 8)"
+    )
+    parser.add_argument(
+        "--choose", action="store_true", help="wait until you choose among the attempts"
     )
     parser.add_argument("--model", help="model of the agent")
     parser.add_argument(
@@ -191,6 +195,14 @@ def _cancel(tasks: Verbs) -> None:
     does = "cancel tasks; their work is saved and an open pull request stays open"
     parser = add_verb(tasks, "cancel", does, "tasks.requests:cancel")
     parser.add_argument("tasks", metavar="TASK", nargs="+", help=_TASK)
+
+
+def _choose(tasks: Verbs) -> None:
+    does = "choose an attempt instead of the server; the task goes on with it"
+    parser = add_verb(tasks, "choose", does, "tasks.requests:choose")
+    _add_follow(parser)
+    _add_task(parser)
+    parser.add_argument("number", type=count, metavar="NUMBER", help="see sbx task attempts")
 
 
 def _approve(tasks: Verbs) -> None:

@@ -169,6 +169,10 @@ class PullNotFound(NotFound):
     code = "pull-request-not-found"
 
 
+class AttemptNotFound(NotFound):
+    code = "attempt-not-found"
+
+
 class SaveNotFound(NotFound):
     code = "save-not-found"
 

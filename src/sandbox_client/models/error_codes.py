@@ -75,6 +75,7 @@ _TABLE = (
     ErrorCode("key-issued-before", 409, "API key was already created"),
     ErrorCode("task-not-found", 404, "Task not found"),
     ErrorCode("pull-request-not-found", 404, "The task has no pull request"),
+    ErrorCode("attempt-not-found", 404, "Attempt not found"),
     ErrorCode("save-not-found", 404, "Save not found"),
     ErrorCode("task-exists", 409, "The issue has an open task"),
     ErrorCode("invalid-stage", 409, "Not possible in the task's current stage"),

@@ -124,6 +124,9 @@ TaskAttempts = Annotated[
 ]
 
 
+TaskChoice = Literal["automatic", "operator"]
+
+
 class TaskCreate(RequestModel):
     """Work on a repository, described by a text, an issue, or both."""
 
@@ -149,6 +152,12 @@ class TaskCreate(RequestModel):
         ]
         | None
     ) = None
+    choice: Annotated[
+        TaskChoice,
+        Field(
+            description="Who chooses among the attempts. With `operator` the task waits until one is chosen."
+        ),
+    ] = "automatic"
     budget: TaskBudget = Field(default_factory=TaskBudget)
     pull_request: (
         Annotated[TaskPullRequest, Field(description="Default: the repository's setting.")] | None
@@ -261,6 +270,7 @@ class TaskRead(ResponseModel):
     summary: Annotated[str, Field(description="As the agent reported it.")] | None
     limits: TaskLimits
     attempts: Annotated[int, Field(description="How many attempts it has; 0: one agent works.")]
+    choice: Annotated[TaskChoice, Field(description="Who chooses among the attempts.")]
     chosen_attempt: int | None
     metadata: dict[str, str]
     priority: int

@@ -12,7 +12,12 @@ if TYPE_CHECKING:  # `sbx` would load all models for one verb
     from sandbox_client.models.forges import ForgeAuth
     from sandbox_client.models.repositories import RepositorySettings
     from sandbox_client.models.sandboxes import Network, OnTimeout, Resources, SandboxRepository
-    from sandbox_client.models.tasks import TaskAttemptCreate, TaskBudget, TaskPullRequest
+    from sandbox_client.models.tasks import (
+        TaskAttemptCreate,
+        TaskBudget,
+        TaskChoice,
+        TaskPullRequest,
+    )
     from sandbox_client.models.templates import TemplateStep
 
 
@@ -160,6 +165,7 @@ class TaskOptions(TypedDict, total=False):
     command: str | None
     model: str | None
     attempts: int | Sequence[TaskAttemptCreate | Mapping[str, Any]] | None
+    choice: TaskChoice
     budget: TaskBudget | Mapping[str, Any]
     pull_request: TaskPullRequest | str | None
     metadata: Mapping[str, str]

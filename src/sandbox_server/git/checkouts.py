@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -17,7 +17,6 @@ from sandbox_server.domain.errors import (
 from sandbox_server.git.inside import BEGIN, FINISH, UPDATE
 from sandbox_server.git.lfs.fetching import LargeFileFetcher
 from sandbox_server.git.lfs.inside import LargeFilesInside
-from sandbox_server.git.lfs.protocol import LfsObject
 from sandbox_server.git.mirrors import Mirror, Mirrors
 from sandbox_server.git.objects import GitObjects
 from sandbox_server.git.packs import (
@@ -29,7 +28,7 @@ from sandbox_server.git.packs import (
 )
 from sandbox_server.git.remotes import full_ref
 from sandbox_server.git.rewriting import Identity
-from sandbox_server.git.scanning import list_pointers
+from sandbox_server.git.scanning import Pointers, list_pointers
 from sandbox_server.git.uploads import upload_bytes, upload_file
 from sandbox_server.providers.e2b.transfers import Transfers
 from sandbox_server.providers.protocol.provider import Finished
@@ -42,6 +41,10 @@ _FINISH_LIMIT = timedelta(minutes=10)
 _MAX_AGE = timedelta(seconds=30)
 _LAST_WORDS = 2000
 _NOT_EMPTY, _NO_GIT, _ANOTHER_CHECKOUT, _UNKNOWN_COMMAND = 90, 91, 92, 127
+_OTHER_SERVER = (
+    "Large files (Git LFS) stay pointers: the repository's .lfsconfig names {}, which is not its forge. No credential of the "
+    "forge is sent there. `git lfs pull` in the sandbox fetches them if the sandbox reaches it, with a credential of its own."
+)
 _STAGE = ".git-checkout"  # becomes .git
 
 
@@ -137,22 +140,24 @@ class Checkouts:
             pointers=pointers,
         )
 
-    async def _list_large(self, mirror: Mirror, base: str) -> Sequence[LfsObject]:
+    async def _list_large(self, mirror: Mirror, base: str) -> Pointers:
         if self._large_files is None:
-            return ()
+            return Pointers()
         try:
             return await list_pointers(GitObjects(mirror.path), base)
         except GitError as error:  # no reason to do without the rest
             log.warning("large files not listed repository=%s error=%s", mirror.path.name, error)
-            return ()
+            return Pointers()
 
     async def _fetch(
-        self, used: UsableSandbox, request: CheckoutRequest, wanted: Sequence[LfsObject]
+        self, used: UsableSandbox, request: CheckoutRequest, found: Pointers
     ) -> str | None:
-        if self._large_files is None or not wanted:
+        if found.other_server is not None:
+            return _OTHER_SERVER.format(found.other_server)
+        if self._large_files is None or not found.objects:
             return None
         inside = LargeFilesInside(used, request.directory, user=request.user)
-        return await self._large_files.fetch(inside, request.repository, wanted)
+        return await self._large_files.fetch(inside, request.repository, found.objects)
 
     async def _configure_git(self, used: UsableSandbox) -> None:
         if self._configure is not None:

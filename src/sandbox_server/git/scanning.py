@@ -1,6 +1,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from sandbox_server.domain.errors.storable_text import storable
 from sandbox_server.git.lfs.pointers import MAX_POINTER, read_pointers
@@ -15,6 +16,7 @@ _MOST_OBJECTS = 64 * 2**20
 _MOST_FINDINGS = 100
 _LFS_POINTER = "version https://git-lfs.github.com/spec/v1"
 _SHORTEST_POINTER = 100
+_LONGEST_NAME = 200
 _LFS_OID = "oid sha256:"
 """All that a change of a pointer adds, with the size."""
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)")
@@ -161,7 +163,7 @@ async def _find_protected(
 
 async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapping[LfsObject, str]:
     """List what the commits above a base point to at their forge, with a path of each."""
-    if await _names_another_server(objects, head):
+    if await _find_other_server(objects, head) is not None:
         return {}
     revs = f"{sha_of(head)}\n^{sha_of(base)}\n".encode()
     said = await objects.git("rev-list", "--objects", "--stdin", stdin=revs, most=_MOST_OBJECTS)
@@ -171,27 +173,42 @@ async def list_large_files(objects: GitObjects, head: str, *, base: str) -> Mapp
     return {pointer: storable(paths[name]) for name, pointer in found}
 
 
-async def _names_another_server(objects: GitObjects, commit: str) -> bool:
-    """Return whether the repository's own configuration of Git LFS names a server, which is not ours to ask."""
+async def _find_other_server(objects: GitObjects, commit: str) -> str | None:
+    """Find the server that the repository's own configuration of Git LFS names, which is not ours to ask."""
     named = r"^(lfs\.(push)?url|remote\..*\.lfs(push)?url)$"
     blob = f"--blob={sha_of(commit)}:.lfsconfig"
     said = await objects.git("config", blob, "--get-regexp", named, accept=(0, 1, 128))
-    return said.exit_code == 0
+    if said.exit_code or not said.lines:
+        return None
+    url = said.lines[0].partition(" ")[2].strip()
+    return storable(urlsplit(url).hostname or url)[:_LONGEST_NAME]
 
 
-async def list_pointers(objects: GitObjects, commit: str) -> Sequence[LfsObject]:
+@dataclass(frozen=True)
+class Pointers:
+    """What the files of a commit point to."""
+
+    objects: Sequence[LfsObject] = ()
+    other_server: str | None = None
+    """The server of Git LFS that the repository names instead of its forge; then nothing is listed."""
+
+
+async def list_pointers(objects: GitObjects, commit: str) -> Pointers:
     """List what the files of a commit point to at their forge; without a look at them if no attribute names Git LFS."""
     attributes = ("--", ":(top,glob)**/.gitattributes")
     said = await objects.git(
         *("grep", "-q", "-F", "filter=lfs", sha_of(commit)), *attributes, accept=(0, 1)
     )
-    if said.exit_code or await _names_another_server(objects, commit):
-        return ()
+    if said.exit_code:
+        return Pointers()
+    other = await _find_other_server(objects, commit)
+    if other is not None:
+        return Pointers(other_server=other)
     listed = await objects.git(
         "ls-tree", "-r", "--format=%(objectname)", commit, most=_MOST_OBJECTS
     )
     found = {pointer for _, pointer in await _read_pointers(objects, listed.lines)}
-    return sorted(found, key=lambda each: each.oid)
+    return Pointers(sorted(found, key=lambda each: each.oid))
 
 
 async def _read_pointers(

@@ -15,7 +15,7 @@ from sandbox_client.models import (
     TaskState,
 )
 from sandbox_server.domain import errors
-from sandbox_server.domain.tasks.stages import Stage, TaskSource, state_of_task
+from sandbox_server.domain.tasks.stages import ChoiceBy, Stage, TaskSource, state_of_task
 from sandbox_server.events.event_source import EventSource
 from sandbox_server.http.declared_errors import may_fail_with
 from sandbox_server.http.deps import Operator, Reader, TaskIdPath, depends_on
@@ -149,6 +149,7 @@ def _to_request(body: TaskCreate) -> TaskRequest:
         command=body.command,
         model=body.model,
         attempts=_attempts_of(body),
+        choice=ChoiceBy(body.choice),
         pull_request=body.pull_request,
         budget_usd=budget.usd,
         max_runs=budget.runs,

@@ -11,6 +11,7 @@ from sandbox_client.models import (
     TaskLogItem,
     TaskMessageRead,
     TaskPullRead,
+    TaskRead,
     TaskRunRead,
     TaskSaveRead,
     TaskSaveRestore,
@@ -42,12 +43,14 @@ from sandbox_server.tasks.views import (
     view_pull,
     view_run,
     view_save,
+    view_task,
 )
 
 HistoryDep = Annotated[TaskHistory, depends_on(TaskHistory)]
 ViewsDep = Annotated[SandboxViews, depends_on(SandboxViews)]
 RestoreBody = Annotated[TaskSaveRestore, Body(default_factory=TaskSaveRestore)]
 SaveNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
+AttemptNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
 _POINTS = "`base`, `head`, `published`, `run:N` (after run N), `save:N` or `attempt:N`."
 Point = Annotated[str, Query(max_length=20, description=_POINTS)]
 OldPoint = Annotated[str, Query(alias="from", max_length=20, description=_POINTS)]
@@ -85,6 +88,15 @@ async def list_task_attempts(
     """List the attempts at a task in one page: their agents, what came of each, and which one was chosen."""
     attempts = [view_attempt(row) for row in await history.list_attempts(caller, task_id)]
     return Page(items=attempts, next_cursor=None)
+
+
+@router.post("/attempts/{number}/choose", status_code=202)
+@may_fail_with(errors.AttemptNotFound, errors.InvalidStage)
+async def choose_task_attempt(
+    task_id: TaskIdPath, number: AttemptNumber, caller: Operator, tasks: TasksDep
+) -> TaskRead:
+    """Choose an attempt instead of the server. The task goes on with it once it has finished; attempts that still work are ended."""
+    return view_task(await tasks.choose_attempt(caller, task_id, number))
 
 
 @router.get("/messages")
@@ -133,7 +145,10 @@ async def save_task(task_id: TaskIdPath, caller: Operator, history: HistoryDep) 
 async def read_task_save(
     task_id: TaskIdPath, number: SaveNumber, caller: Operator, history: HistoryDep
 ) -> Response:
-    """Download a save as a git bundle. In a clone of the repository: `git fetch FILE refs/sandbox/save`."""
+    """Download a save as a git bundle. In a clone of the repository: `git fetch FILE refs/sandbox/save`.
+
+    Large files of Git LFS are pointers in it. Restoring the save brings their contents back.
+    """
     content = await history.read_save(caller, task_id, number)
     return Response(content, media_type="application/x-git-bundle")
 

@@ -13,6 +13,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.tasks.events import TaskCreated
 from sandbox_server.domain.tasks.repositories import RepositorySettings
 from sandbox_server.domain.tasks.stages import (
+    ChoiceBy,
     MessageOrigin,
     PullRequestWish,
     Stage,
@@ -54,6 +55,7 @@ class TaskRequest:
     model: str | None = None
     attempts: Sequence[AttemptRequest] = ()
     """Agents that work side by side instead of one."""
+    choice: ChoiceBy = ChoiceBy.AUTOMATIC
     pull_request: str | None = None
     budget_usd: float | None = None
     max_runs: int | None = None
@@ -76,6 +78,8 @@ def new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | No
         raise InvalidRequest(
             f"{len(wanted.attempts)} attempts need as many runs; at most {settings.max_runs} are allowed."
         )
+    if wanted.choice is ChoiceBy.OPERATOR and not wanted.attempts:
+        raise InvalidRequest("`choice: operator` is about attempts; send them too.")
     agent, command = _agent_of(settings, wanted.agent, wanted.command)
     default = PullRequestWish.DRAFT if settings.draft else PullRequestWish.READY
     return Task(
@@ -95,6 +99,7 @@ def new_task(repository: Repository, wanted: TaskRequest, *, caller: Caller | No
         agent=agent,
         agent_command=command,
         model=wanted.model or settings.model,
+        choice=wanted.choice,
         pull_request=wanted.pull_request or default,
         settings=stored,
         labels=dict(wanted.metadata),

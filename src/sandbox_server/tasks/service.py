@@ -12,7 +12,7 @@ from sandbox_server.db.models import (
 )
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import InvalidStage, TaskExists
+from sandbox_server.domain.errors import AttemptNotFound, InvalidStage, TaskExists
 from sandbox_server.domain.events import SERVER, Cause
 from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.requests import Idempotency
@@ -31,6 +31,7 @@ from sandbox_server.tasks.creation import TaskRequest, add_task, new_task
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
+from sandbox_server.tasks.stages.work import WaitKind
 from sandbox_server.tasks.transitions import TaskMove, apply_move
 
 _RETRIED = frozenset({Stage.WAITING_FOR_USER, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT})
@@ -184,6 +185,19 @@ class Tasks:
             )
         return await self.get(caller, task_id)
 
+    async def choose_attempt(self, caller: Caller, task_id: str, number: int) -> TaskEntry:
+        """Choose an attempt instead of the server; the job does it once the attempt has finished."""
+        async with self._sessions.begin() as session:
+            row = await TaskRepository(session).lock(task_id, tenant_id=caller.tenant_id)
+            if number > row.attempts:
+                raise AttemptNotFound(str(number))
+            if row.chosen_attempt != number:
+                _require_open(row, "a choice")
+                if row.chosen_attempt is not None:
+                    raise InvalidStage(row.stage, "a choice; one is chosen already")
+                await _choose_attempt(session, row, number, caller)
+        return await self.get(caller, task_id)
+
     async def archive(self, caller: Caller, task_id: str) -> TaskEntry:
         """Leave an ended task out of lists."""
         async with self._sessions.begin() as session:
@@ -220,6 +234,14 @@ async def _announce(
     await apply_move(session, row, TaskMove(events=[added]))
 
 
+async def _choose_attempt(session: AsyncSession, row: Task, number: int, caller: Caller) -> None:
+    is_awaited = (row.awaits or {}).get("kind") == WaitKind.CHOICE
+    stage = Stage(row.stage_before or Stage.WORKING) if is_awaited else Stage(row.stage)
+    reason = f"Attempt {number} was chosen by API request."
+    values = {"wanted_attempt": number}
+    await _go_on(session, row, stage, reason=reason, caller=caller, values=values)
+
+
 async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
     stage = Stage(row.stage_before or Stage.QUEUED)
     values: dict[str, Any] = {"fixes_since_green": 0, "runs": 0, "target": TaskTarget.FINISHED}
@@ -227,7 +249,7 @@ async def _retry(session: AsyncSession, row: Task, caller: Caller) -> None:
         stage = Stage.QUEUED
         values |= {"ended_at": None, "outcome": None, "outcome_at": None, "archived_at": None}
         if row.chosen_attempt is None:
-            values["attempts_snapshot"] = None
+            values |= {"attempts_snapshot": None, "wanted_attempt": None}
             await TaskRepository(session).reopen_attempts(row.id)
     settings = RepositorySettings.of(row.settings)
     if settings.budget_usd is not None:

@@ -29,7 +29,7 @@ _SAME = (
     *("id", "repository_id", "title", "instructions", "source", "source_ref", "source_url"),
     *("requester", "base_sha", "branch", "agent", "model", "pull_request", "stage"),
     *("stage_reason", "stage_at", "sandbox_id", "head_sha", "published_sha"),
-    *("attempts", "chosen_attempt", "priority", "created_at", "ended_at", "archived_at"),
+    *("attempts", "choice", "chosen_attempt", "priority", "created_at", "ended_at", "archived_at"),
 )
 
 

@@ -5,7 +5,13 @@ import pytest
 from sandbox_server.domain.errors import BundleRefused, CommitNotFound
 from sandbox_server.git.remotes import PushResult
 from sandbox_server.git.rewriting import Identity, is_conventional
-from sandbox_server.git.scanning import MAX_FILE, find_secret, list_large_files, list_pointers
+from sandbox_server.git.scanning import (
+    MAX_FILE,
+    Pointers,
+    find_secret,
+    list_large_files,
+    list_pointers,
+)
 from tests.server.git.conftest import NAME
 from tests.server.git.lfs_store import oid_of, pointer_of
 from tests.server.git.work_trees import git
@@ -274,11 +280,9 @@ async def test_changed_pointers_are_listed_unless_they_are_of_another_server(bar
     changed = await list_large_files(bare, head, base=base)
     assert {each.oid: path for each, path in changed.items()} == {oid_of(b"c"): "a.mp4"}
     named = await list_pointers(bare, head)
-    assert {each.oid for each in named} == {oid_of(b"b"), oid_of(b"c")}
-    assert (await list_large_files(bare, other, base=base), await list_pointers(bare, other)) == (
-        {},
-        (),
-    )
+    assert {each.oid for each in named.objects} == {oid_of(b"b"), oid_of(b"c")}
+    assert await list_large_files(bare, other, base=base) == {}
+    assert await list_pointers(bare, other) == Pointers(other_server="lfs.example.org")
 
 
 async def test_a_scratch_repository_is_removed_and_made_again(task_repositories, repository, bare):

@@ -185,7 +185,7 @@ async def test_checkout__has_the_contents_of_large_files_and_a_clean_status(
 
 
 async def test_checkout__says_why_large_files_stay_pointers(
-    film, fetching, used, with_lfs, request_of, shell, forge
+    film, fetching, used, with_lfs, request_of, shell, forge, seeded
 ):
     done = await fetching(limit=399_999).check_out(used, request_of())
     assert done.pointers is not None
@@ -195,6 +195,14 @@ async def test_checkout__says_why_large_files_stay_pointers(
     done = await fetching().check_out(used, request_of())
     assert done.pointers is not None
     assert "Object does not exist" in done.pointers
+    seeded.write(".lfsconfig", "[lfs]\n\turl = https://me:secret@lfs.example.org/acme\n")
+    seeded.commit("ci: keep films elsewhere")
+    seeded.push(forge.path(NAME))
+    asked = len(forge.lfs.tokens)
+    done = await fetching().check_out(used, request_of(branch="task-2"), max_age=timedelta())
+    assert done.pointers is not None
+    assert "names lfs.example.org, which is not its forge" in done.pointers
+    assert len(forge.lfs.tokens) == asked
     assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
 
 

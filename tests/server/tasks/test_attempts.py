@@ -77,6 +77,40 @@ async def test_attempts__only_the_winner_is_published_and_the_work_of_others_is_
     assert f"Attempt 1: {attempts[0]['reason']}" in told
 
 
+async def test_attempts__an_operator_chooses_instead_of_the_server(tasks, forge_world):
+    await tasks.add_repository()
+    commands = by("seq 9 > long", "echo one > short")
+    task = await create(tasks, choice="operator", **commands)
+    path = f"/v1/tasks/{task['id']}/attempts"
+    waiting = await tasks.until(task["id"], "waiting-for-user")
+    assert waiting["waits_for"]["kind"] == "choice"
+    assert waiting["waits_for"]["actions"] == ["choose", "cancel"]
+    assert (await tasks.api.post(f"{path}/3/choose")).json()["code"] == "attempt-not-found"
+    await tasks.post(f"{path}/1/choose")
+    done = await tasks.until(task["id"], "in-review", after=waiting)
+    attempts = await until_attempts(tasks, task, have_ended)
+    assert [attempt["state"] for attempt in attempts] == ["chosen", "not-chosen"]
+    assert attempts[0]["reason"].startswith("Chosen by request.")
+    assert "+9" in tasks.patches(forge_world, done["branch"])
+    await tasks.post(f"{path}/1/choose")
+    assert (await tasks.api.post(f"{path}/2/choose")).status_code == 409
+
+
+async def test_attempts__one_that_is_chosen_early_ends_those_that_still_work(tasks, forge_world):
+    await tasks.add_repository()
+    task = await create(tasks, **by("echo half > half; sleep 300", "sleep 1; echo one > one"))
+    working = await until_attempts(tasks, task, lambda found: found[0]["state"] == "working")
+    await tasks.until_file(working[0]["sandbox_id"], "/home/user/widgets/half")
+    await tasks.post(f"/v1/tasks/{task['id']}/attempts/2/choose")
+    done = await tasks.until(task["id"], "in-review")
+    attempts = await until_attempts(tasks, task, have_ended)
+    assert [attempt["state"] for attempt in attempts] == ["not-chosen", "chosen"]
+    assert await tasks.sandbox_state(attempts[0]["sandbox_id"]) == "stopped"
+    assert done["chosen_attempt"] == 2
+    kept = await tasks.get(f"/v1/tasks/{task['id']}/diff", to="attempt:1")
+    assert [file["path"] for file in kept["files"]] == ["half"]
+
+
 @pytest.mark.slow  # a fix after a choice is covered by the fixes of tasks
 async def test_attempts__failed_checks_of_all_are_fixed_in_the_best(tasks, forge_world):
     await tasks.add_repository(checks=CHECKS)
@@ -224,6 +258,7 @@ BAD: dict[str, dict[str, Any]] = {
     "agent and command": {"attempts": [{"agent": "claude", "command": "true"}, {}]},
     "an agent besides": {"attempts": [{}, {}], "agent": "claude"},
     "an unknown field": {"attempts": [{"branch": "x"}, {}]},
+    "a choice among none": {"choice": "operator"},
     "fewer runs": {"attempts": 3, "budget": {"runs": 2}},
 }
 

@@ -14,6 +14,7 @@ _ENDED = frozenset(
 )
 _COMMANDS = {
     "message": 'sbx task message {id} "…"',
+    "choose": "sbx task choose {id} NUMBER",
     "approve": "sbx task approve {id}",
     "retry": "sbx task retry {id}",
     "cancel": "sbx task cancel {id}",

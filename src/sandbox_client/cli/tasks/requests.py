@@ -1,4 +1,4 @@
-"""The subcommands message, cancel, approve and retry."""
+"""The subcommands message, cancel, choose, approve and retry."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +25,11 @@ async def message(invocation: Invocation) -> int:
 async def approve(invocation: Invocation) -> int:
     head = invocation.args.head
     return await _ask(invocation, lambda client, task: client.approve_task(task.id, head=head))
+
+
+async def choose(invocation: Invocation) -> int:
+    number = invocation.args.number
+    return await _ask(invocation, lambda client, task: client.choose_task_attempt(task.id, number))
 
 
 async def retry(invocation: Invocation) -> int:

@@ -62,6 +62,7 @@ def _options(invocation: Invocation) -> TaskOptions:
         "command": args.command,
         "model": args.model,
         "attempts": [_attempt(each) for each in args.each_attempt] or args.attempts,
+        "choice": "operator" if args.choose else "automatic",
         "pull_request": args.pull_request,
         "budget": {name: limit for name, limit in budget.items() if limit is not None},
     }

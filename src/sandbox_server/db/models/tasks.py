@@ -19,6 +19,7 @@ from sandbox_server.domain.tasks.forges import PullLifecycle
 from sandbox_server.domain.tasks.stages import (
     TASK_ENDED,
     AttemptState,
+    ChoiceBy,
     MessageOrigin,
     PullRequestWish,
     RunKind,
@@ -40,6 +41,7 @@ class Task(Row):
         one_of("target", *TaskTarget),
         one_of("source", *TaskSource),
         one_of("pull_request", *PullRequestWish),
+        one_of("choice", *ChoiceBy),
         CheckConstraint(f"(ended_at IS NOT NULL) = (stage IN ({_ENDED}))", name="ended_at"),
         # One open task per issue, and one task per branch.
         Index(
@@ -102,6 +104,8 @@ class Task(Row):
     sandbox_ready: Mapped[Switch]  # checked out, and set up
     attempts: Mapped[Count]  # how many agents work side by side; 0: one, in the task's own sandbox
     chosen_attempt: Mapped[int | None]
+    choice: Mapped[str] = mapped_column(server_default=ChoiceBy.AUTOMATIC)  # who chooses one
+    wanted_attempt: Mapped[int | None]  # what an operator has chosen, before it takes effect
     attempts_snapshot: Mapped[Id | None]  # of the prepared sandbox, until one is chosen
     approved: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))  # heads to publish
     head_sha: Mapped[str | None]  # of the work, as of the last run

@@ -11,7 +11,7 @@ SandboxError
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound  RepositoryNotFound
     CodeExecutionNotFound  CodeResultNotFound  CodeContextNotFound
-    ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  SaveNotFound
+    ForgeNotFound  CommitNotFound  DeliveryNotFound  TaskNotFound  AttemptNotFound  SaveNotFound
     PullNotFound  BrowserSessionNotFound  BrowserPathNotFound  BrowserProjectNotFound  BrowserbasePathNotFound
     BrowserContextNotFound  BrowserExtensionNotFound  BrowserRecordingNotFound
     DesktopLinkNotFound  DesktopRecordingNotFound
@@ -222,6 +222,7 @@ from sandbox_server.domain.errors.limits import (
     TooManyTickets,
 )
 from sandbox_server.domain.errors.not_found import (
+    AttemptNotFound,
     BackendNotFound,
     BrowserbasePathNotFound,
     BrowserContextNotFound,
@@ -268,6 +269,7 @@ __all__ = [
     "AgentRunNotFound",
     "AgentsNotRunning",
     "ArchiveFailed",
+    "AttemptNotFound",
     "BackendBusy",
     "BackendError",
     "BackendNotFound",

@@ -107,6 +107,12 @@ class PullNotFound(NotFound):
     remediation = "A task has a pull request once its work is published."
 
 
+class AttemptNotFound(NotFound):
+    code = "attempt-not-found"
+    noun = "attempt"
+    remediation = "List the attempts with GET /v1/tasks/{task_id}/attempts."
+
+
 class SaveNotFound(NotFound):
     code = "save-not-found"
     noun = "save"

@@ -111,6 +111,13 @@ class AttemptState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class ChoiceBy(StrEnum):
+    """Who chooses among the attempts at a task."""
+
+    AUTOMATIC = "automatic"
+    OPERATOR = "operator"
+
+
 TASK_ENDED = frozenset(
     {Stage.MERGED, Stage.CLOSED, Stage.DONE, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT}
 )

@@ -6,12 +6,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Task, TaskAttempt
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.events import LoggedEvent
-from sandbox_server.domain.tasks.stages import AttemptState, Stage
+from sandbox_server.domain.tasks.stages import AttemptState, ChoiceBy, Stage
 from sandbox_server.git.bare import BareRepository, TaskRepositories
 from sandbox_server.git.diffs import ChangedFile
 from sandbox_server.jobs.kinds import TASK_ATTEMPT
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.tasks.attempts.ranking import choose, explain_choice, explain_refusal
+from sandbox_server.tasks.attempts.ranking import (
+    choose,
+    explain_choice,
+    explain_refusal,
+    explain_wish,
+)
 from sandbox_server.tasks.attempts.snapshots import AttemptSnapshots
 from sandbox_server.tasks.attempts.transitions import AttemptMove, change_attempt
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
@@ -19,7 +24,7 @@ from sandbox_server.tasks.repository import TaskRepository
 from sandbox_server.tasks.saves import TaskSaves
 from sandbox_server.tasks.stages.budget import require_budget
 from sandbox_server.tasks.stages.sandboxes import TaskSandboxes
-from sandbox_server.tasks.stages.work import AGAIN, Step, TaskWork
+from sandbox_server.tasks.stages.work import AGAIN, Blocked, Step, TaskWork, WaitKind
 from sandbox_server.tasks.transitions import TaskChanged, TaskMove, apply_move, lock_seen
 
 _LOOK_EVERY = timedelta(minutes=5)
@@ -62,8 +67,14 @@ class AttemptChoice:
             return await self._release(work)
         async with without_transaction(self._sessions) as session:
             attempts = await TaskRepository(session).list_attempts(task.id)
-        if not _have_finished(attempts):
+        if not _can_choose(task, attempts):
             return _LOOK_EVERY
+        if task.choice == ChoiceBy.OPERATOR and task.wanted_attempt is None:
+            raise Blocked(
+                WaitKind.CHOICE,
+                f"All {len(attempts)} attempts have finished. Compare them and choose one.",
+                actions=("choose", "cancel"),
+            )
         await self._snapshots.delete(work)
         return await self._choose(work, attempts)
 
@@ -98,14 +109,15 @@ class AttemptChoice:
         async with self._sessions.begin() as session:
             row = await lock_seen(session, work.task)
             attempts = await TaskRepository(session).list_attempts(row.id)
-            if not _have_finished(attempts):
+            if not _can_choose(row, attempts):
                 raise TaskChanged(row.id)
             for attempt in attempts:
                 _note_changes(attempt, changes[attempt.number])
-            chosen = choose(attempts)
+            chosen = _find_wanted(row, attempts) or choose(attempts)
             others = [attempt for attempt in attempts if attempt is not chosen]
             await _tell_messages(session, chosen)
-            events = await _settle(session, chosen, others, ended_at=work.now)
+            is_wanted = row.wanted_attempt is not None
+            events = await _settle(session, chosen, others, ended_at=work.now, is_wanted=is_wanted)
             for other in others:
                 await JobRepository(session).due(TASK_ATTEMPT, f"{row.id}/{other.number}")
             await apply_move(session, row, await _move(session, chosen, events))
@@ -131,8 +143,15 @@ class AttemptChoice:
         return await repository.changed_files(task.base_sha, save.sha)
 
 
-def _have_finished(attempts: Sequence[TaskAttempt]) -> bool:
-    return all(attempt.state == AttemptState.FINISHED for attempt in attempts)
+def _can_choose(task: Task, attempts: Sequence[TaskAttempt]) -> bool:
+    wanted = _find_wanted(task, attempts)
+    needed = attempts if wanted is None else [wanted]
+    return all(attempt.state == AttemptState.FINISHED for attempt in needed)
+
+
+def _find_wanted(task: Task, attempts: Sequence[TaskAttempt]) -> TaskAttempt | None:
+    """Find the attempt that an operator has chosen."""
+    return next((each for each in attempts if each.number == task.wanted_attempt), None)
 
 
 def _note_changes(attempt: TaskAttempt, changes: Sequence[ChangedFile]) -> None:
@@ -149,16 +168,22 @@ async def _tell_messages(session: AsyncSession, chosen: TaskAttempt) -> None:
 
 
 async def _settle(
-    session: AsyncSession, chosen: TaskAttempt, others: Sequence[TaskAttempt], *, ended_at: object
+    session: AsyncSession,
+    chosen: TaskAttempt,
+    others: Sequence[TaskAttempt],
+    *,
+    ended_at: object,
+    is_wanted: bool,
 ) -> Sequence[LoggedEvent]:
     move = AttemptMove(
         state=AttemptState.CHOSEN,
-        reason=explain_choice(chosen, others),
+        reason=explain_wish(chosen) if is_wanted else explain_choice(chosen, others),
         values={"ended_at": ended_at},
     )
     events = [*await change_attempt(session, chosen, move)]
     for other in others:
-        refused = AttemptMove(state=AttemptState.NOT_CHOSEN, reason=explain_refusal(other, chosen))
+        reason = explain_refusal(other, chosen, is_wanted=is_wanted)
+        refused = AttemptMove(state=AttemptState.NOT_CHOSEN, reason=reason)
         events += await change_attempt(session, other, refused)
     return events
 

@@ -40,7 +40,13 @@ def explain_choice(chosen: TaskAttempt, others: Sequence[TaskAttempt]) -> str:
     return f"Chosen: it {_decisive(chosen, other)}, compared with attempt {other.number}. {_describe(chosen)}"
 
 
-def explain_refusal(attempt: TaskAttempt, chosen: TaskAttempt) -> str:
+def explain_wish(chosen: TaskAttempt) -> str:
+    return f"Chosen by request. {_describe(chosen)}"
+
+
+def explain_refusal(attempt: TaskAttempt, chosen: TaskAttempt, *, is_wanted: bool = False) -> str:
+    if is_wanted:
+        return f"Not chosen: attempt {chosen.number} was, by request. {_describe(attempt)}"
     return f"Not chosen: attempt {chosen.number} {_decisive(chosen, attempt)}. {_describe(attempt)}"
 
 

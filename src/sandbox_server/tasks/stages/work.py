@@ -32,6 +32,8 @@ class WaitKind(StrEnum):
     PULL_REQUEST = "pull-request"
     SANDBOX = "sandbox"
     SAVE = "save"
+    CHOICE = "choice"
+    """The attempts have finished, and an operator chooses one."""
     ERROR = "error"
 
 
