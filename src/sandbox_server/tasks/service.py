@@ -31,7 +31,6 @@ from sandbox_server.tasks.creation import TaskRequest, add_task, new_task
 from sandbox_server.tasks.history_repository import TaskHistoryRepository
 from sandbox_server.tasks.quotes import Quote, with_quotes
 from sandbox_server.tasks.repository import TaskEntry, TaskFilter, TaskRepository
-from sandbox_server.tasks.stages.work import WaitKind
 from sandbox_server.tasks.transitions import TaskMove, apply_move
 
 _RETRIED = frozenset({Stage.WAITING_FOR_USER, Stage.FAILED, Stage.CANCELLED, Stage.TIMED_OUT})
@@ -235,7 +234,7 @@ async def _announce(
 
 
 async def _choose_attempt(session: AsyncSession, row: Task, number: int, caller: Caller) -> None:
-    is_awaited = (row.awaits or {}).get("kind") == WaitKind.CHOICE
+    is_awaited = "choose" in (row.awaits or {}).get("actions", ())
     stage = Stage(row.stage_before or Stage.WORKING) if is_awaited else Stage(row.stage)
     reason = f"Attempt {number} was chosen by API request."
     values = {"wanted_attempt": number}

@@ -203,7 +203,7 @@ async def test_checkout__says_why_large_files_stay_pointers(
     assert done.pointers is not None
     assert "names lfs.example.org, which is not its forge" in done.pointers
     assert len(forge.lfs.tokens) == asked
-    assert await shell(f"{IN} git status --porcelain --branch") == "## task-1"
+    assert await shell(f"{IN} git status --porcelain --branch") == "## task-2"
 
 
 async def test_checkout__without_git_lfs_has_pointers(film, fetching, used, request_of, shell):

@@ -8,7 +8,7 @@ from reference import snapshot
 from reference.breaking import breaks
 
 VERBS = set(
-    "approve archive attach cancel check connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause "
+    "approve archive attach cancel check choose connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause "
     "prepare put read rebuild receive release resize restart restore resume retry revoke run save send set sign start unpack update use watch write".split()
 )
 
