@@ -29,6 +29,7 @@ from sandbox_server.browserbase.errors import BrowserbaseErrors
 from sandbox_server.browsers import api as browsers
 from sandbox_server.browsers import api_links as browser_links
 from sandbox_server.browsers import api_records as browser_records
+from sandbox_server.browsers import api_videos as browser_videos
 from sandbox_server.browsers.api_links import ROUTE_PATH as BROWSER_PATH
 from sandbox_server.browsers.api_links import BrowserRoute
 from sandbox_server.commands import api as commands
@@ -94,6 +95,7 @@ _ROUTES = (
         snapshots,
         browsers,
         browser_records,
+        browser_videos,
         templates,
         capabilities,
         configuration,

@@ -125,6 +125,7 @@ def calls_of(client):
         "release_browser": client.release_browser(ID),
         "list_browser_logs": client.browser_logs(ID, kind="error"),
         "list_browser_recordings": client.browser_recordings(ID),
+        "read_browser_recording": client.read_browser_recording(ID, 0, to="/dev/null"),
         "get_browser_frame": client.browser_frame(ID, 0, 1.5),
         "run_command": sandbox.run("x", cwd="/", envs={"A": "b"}, user="root", timeout_s=1),
         "list_commands": sandbox.list_commands(states=["exited"]),

@@ -63,6 +63,12 @@ class Browsers(Tasks):
         page = self._transport.fetch(models.Page[models.BrowserRecordingRead], request)
         return page.items
 
+    def read_browser_recording(self, browser_id: str, page: int, *, to: Path | str) -> None:
+        """Save the recording of a page as MP4 to a local file."""
+        request = call("GET", f"{_path(browser_id)}/recordings/{page}")
+        with self._transport.attempt(request) as response:
+            save(response.iter_bytes(), to)
+
     def browser_frame(self, browser_id: str, page: int, at_s: float) -> bytes:
         """Get the picture that a page showed at a second of its recording, as JPEG."""
         query: Query = {"at_s": at_s}

@@ -1,16 +1,21 @@
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Response
 
 from sandbox_server.browserbase.api_session_files import BrowserSessionsDep, LiveUrlsDep
 from sandbox_server.browserbase.models import SessionBody, SessionStatus, SessionUpdateBody
 from sandbox_server.browserbase.requests import read_metadata_query, read_session_request
-from sandbox_server.browserbase.views import view_recorded_page, view_session
+from sandbox_server.browserbase.views import (
+    view_playlist,
+    view_recorded_page,
+    view_session,
+    view_video,
+)
 from sandbox_server.browsers.records.recordings import SessionRecordings
 from sandbox_server.browsers.records.session_logs import SessionLogs
 from sandbox_server.domain.computers.browsers import SessionState
-from sandbox_server.domain.errors import FeatureUnavailable
+from sandbox_server.domain.errors import BrowserRecordingNotFound
 from sandbox_server.http.deps import BrowserIdPath, Operator, Reader, depends_on
 from sandbox_server.http.json_body import JsonRoute
 
@@ -105,14 +110,35 @@ async def list_logs(
     return await logs.list_messages(await browsers.get(caller, browser_id))
 
 
-@router.get("/{browser_id}/recording/downloads")
+@router.get("/{browser_id}/replays/{page_id}", response_class=Response)
+async def get_replay(
+    browser_id: BrowserIdPath,
+    page_id: int,
+    caller: Operator,
+    browsers: BrowserSessionsDep,
+    recordings: SessionRecordingsDep,
+    live: LiveUrlsDep,
+) -> Response:
+    """Get the playlist of a page's video, for players of HLS. It is of one segment, which is made when it is fetched."""
+    row = await browsers.get(caller, browser_id)
+    found = {each.page: each for each in await recordings.list_pages(row)}
+    if page_id not in found:
+        raise BrowserRecordingNotFound(f"{row.id}/{page_id}")
+    url = f"{live.recordings(caller, row)}/{page_id}.ts"
+    return Response(view_playlist(found[page_id], url), media_type="application/vnd.apple.mpegurl")
+
+
 @router.post("/{browser_id}/recording/downloads")
-@router.get("/{browser_id}/replays/{page_id}")
-async def refuse_recordings(
-    browser_id: BrowserIdPath, caller: Reader, browsers: BrowserSessionsDep
-) -> None:
-    """Refuse videos."""
-    await browsers.get(caller, browser_id)
-    raise FeatureUnavailable(
-        "This server makes no videos. Pictures are at GET /v1/browsers/{id}/recordings."
-    )
+@router.get("/{browser_id}/recording/downloads")
+async def list_videos(
+    browser_id: BrowserIdPath,
+    caller: Operator,
+    browsers: BrowserSessionsDep,
+    recordings: SessionRecordingsDep,
+    live: LiveUrlsDep,
+) -> dict[str, Any]:
+    """List the MP4s of a session's pages. Each is made when it is fetched, so all are complete at once."""
+    row = await browsers.get(caller, browser_id)
+    base = live.recordings(caller, row)
+    pages = await recordings.list_pages(row)
+    return {"downloads": [view_video(each, f"{base}/{each.page}.mp4") for each in pages]}

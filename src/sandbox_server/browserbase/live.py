@@ -10,6 +10,8 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.computers.browsers import SESSION_ENDED
 from sandbox_server.domain.errors import BrowserSessionEnded
 
+_VIDEOS = timedelta(hours=1)
+
 
 class LiveUrls:
     """URLs at which drivers and people reach the browser of a session."""
@@ -17,6 +19,13 @@ class LiveUrls:
     def __init__(self, links: BrowserLinks, proxy: CdpProxy) -> None:
         self._links = links
         self._proxy = proxy
+
+    def recordings(self, caller: Caller, row: BrowserSession) -> str:
+        """Build the URL below which the videos of a session are, for an hour."""
+        base = self._links.base(
+            caller, row.sandbox_id, BrowserUse.RECORDINGS, expires_at=in_a_while(_VIDEOS)
+        )
+        return f"{base}/recordings"
 
     def drive(self, caller: Caller, row: BrowserSession) -> dict[str, str]:
         """List the URLs of drivers; none once the session has ended."""

@@ -1,11 +1,13 @@
 """Answers of Browserbase's API."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 from sandbox_server.browserbase.projects import Project, project_id_of
 from sandbox_server.browsers.records.recordings import PageRecording
+from sandbox_server.browsers.records.videos import LAST_S
 from sandbox_server.browsers.urls import BrowserUrls
 from sandbox_server.db.models import BrowserContext, BrowserExtension, BrowserSession
 
@@ -60,6 +62,26 @@ def view_recorded_page(recording: PageRecording) -> dict[str, Any]:
         "startTimeMs": recording.first_ms,
         "endTimeMs": recording.last_ms,
     }
+
+
+def view_video(recording: PageRecording, url: str) -> dict[str, Any]:
+    return {
+        "pageId": str(recording.page),
+        "status": "COMPLETED",
+        "completedAt": _instant(datetime.fromtimestamp(recording.last_ms / 1000, UTC)),
+        "downloadUrl": url,
+    }
+
+
+def view_playlist(recording: PageRecording, url: str) -> str:
+    """Describe a video of one segment, as RFC 8216 does."""
+    seconds = (recording.last_ms - recording.first_ms) / 1000 + LAST_S
+    lines = (
+        *("#EXTM3U", "#EXT-X-VERSION:3", "#EXT-X-PLAYLIST-TYPE:VOD"),
+        f"#EXT-X-TARGETDURATION:{ceil(seconds)}",
+        *(f"#EXTINF:{seconds:.3f},", url, "#EXT-X-ENDLIST", ""),
+    )
+    return "\n".join(lines)
 
 
 def view_context(row: BrowserContext) -> dict[str, Any]:

@@ -88,6 +88,8 @@ class BrowserHosts:
 def _request(
     client: Client, caller: BrowserCaller, origin: str, *, has_own_host: bool
 ) -> CdpRequest:
+    if caller.use is BrowserUse.RECORDINGS:
+        raise TicketRefused("This link is for recordings, not for the browser.")
     raw_path: bytes = client.scope["raw_path"]
     prefix = f"{BROWSER_PATH}{token_of(client.scope['path'])}"
     if not raw_path.startswith(prefix.encode()):

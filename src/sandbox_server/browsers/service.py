@@ -133,6 +133,11 @@ class BrowserSessions:
                 session_id, tenant_id=caller.tenant_id
             )
 
+    async def get_of_link(self, sandbox_id: str) -> BrowserSession:
+        """Get the session that a link is for, whose token names its sandbox."""
+        async with without_transaction(self._sessions) as session:
+            return await BrowserSessionRepository(session).get_of_sandbox(sandbox_id)
+
     async def list_page(
         self,
         caller: Caller,

@@ -26,11 +26,15 @@ _INVALID = "The link to the browser is invalid or has expired."
 
 
 class BrowserUse(StrEnum):
-    """What a token is for: drivers keep a session of a browser alive, viewers do not, and watchers change nothing."""
+    """What a token is for: drivers keep a session of a browser alive, viewers do not, and watchers change nothing.
+
+    Holders of a token for recordings reach no browser.
+    """
 
     DRIVE = "drive"
     VIEW = "view"
     WATCH = "watch"
+    RECORDINGS = "recordings"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sandbox_server.browsers.records.frames import Frame, unpack_frames, unpack_url
 from sandbox_server.browsers.records.store import RecordKind, RecordStore
+from sandbox_server.browsers.records.videos import VideoFormat, make_video
 from sandbox_server.db.models import BrowserSession
 from sandbox_server.domain.errors import BrowserRecordingNotFound
 
@@ -44,6 +45,10 @@ class SessionRecordings:
         return await asyncio.to_thread(
             lambda: [frame for part in parts for frame in unpack_frames(part.content)]
         )
+
+    async def make_video(self, row: BrowserSession, page: int, kind: VideoFormat) -> bytes:
+        """Make a video of all pictures of a page."""
+        return await make_video(await self.read_frames(row, page), kind)
 
     async def read_frame(self, row: BrowserSession, page: int, *, at_s: float) -> bytes:
         """Read the picture that a page showed at a second of its recording."""
