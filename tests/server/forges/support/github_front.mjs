@@ -106,7 +106,8 @@ export class Front {
       return { status: 200, headers: { 'content-type': 'text/plain' }, body: this.logs.get(found[1]) }
     }
     if (method === 'GET' && (found = path.match(/^(\/repos\/[^/]+\/[^/]+)\/issues\/comments$/))) {
-      return json(200, await this.comments(found[1], new URL(request.url, this.url).searchParams.get('since') ?? ''))
+      const asked = new URL(request.url, this.url)
+      return this.paged(asked, await this.comments(found[1], asked.searchParams.get('since') ?? ''))
     }
     if ((found = path.match(/\/actions\/jobs\/(\d+)$/)) && this.logs.has(found[1])) return json(200, { id: Number(found[1]), run_id: Number(found[1]), run_attempt: 1 })
     if ((found = path.match(/^(\/repos\/[^/]+\/[^/]+)\/actions\/runs\/(\d+)(\/rerun-failed-jobs)?$/)) && this.logs.has(found[2])) {
@@ -199,12 +200,31 @@ export class Front {
     for (const [kind, page] of [['issues', 'issues'], ['pulls', 'pull']]) {
       const { document: subjects } = await this.ask('GET', `${repository}/${kind}?state=all&per_page=100`)
       for (const { number } of subjects) {
-        const { document: listed } = await this.ask('GET', `${repository}/issues/${number}/comments?per_page=100`)
+        const listed = await this.all(`${repository}/issues/${number}/comments`)
         const of = { issue_url: `${this.url}${repository}/issues/${number}` }
         found.push(...listed.map((each) => ({ ...each, ...of, html_url: `${this.url}${repository.slice(6)}/${page}/${number}#issuecomment-${each.id}` })))
       }
     }
     return found.filter((each) => each.updated_at >= since)
+  }
+
+  async all(path) {
+    const listed = []
+    for (let page = 1; listed.length === (page - 1) * 100; page++) {
+      const { document } = await this.ask('GET', `${path}?per_page=100&page=${page}`)
+      if (document.length === 0) break
+      listed.push(...document)
+    }
+    return listed
+  }
+
+  paged(asked, items) {
+    const size = Number(asked.searchParams.get('per_page') ?? 30)
+    const page = Number(asked.searchParams.get('page') ?? 1)
+    const told = json(200, items.slice((page - 1) * size, page * size))
+    if (page * size >= items.length) return told
+    asked.searchParams.set('page', page + 1)
+    return { ...told, headers: { ...told.headers, link: `<${asked}>; rel="next"` } }
   }
 
   // Each job is the only one of its workflow run here.
