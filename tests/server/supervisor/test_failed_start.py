@@ -217,7 +217,7 @@ async def test_failed_start__an_interrupted_one_stops_what_it_started(
     server, left, database_url, number, ending
 ):
     server.variables["DATABASE_URL"] = database_url
-    async with held_up(server, database_url, at="tenants"):
+    async with held_up(server, database_url, at="api_keys"):
         await has_made_a_ready_sandbox(left)
         os.kill(server.pid, number)
         assert await asyncio.to_thread(server.wait) == ending
@@ -323,7 +323,7 @@ async def test_failed_start__an_existing_engine_runs_on(server, database_url):
     sandbox_id = await create(server)
     server.kill()
     before = find_engine(server).identity
-    async with held_up(server, database_url, at="tenants"):
+    async with held_up(server, database_url, at="api_keys"):
         os.kill(server.pid, signal.SIGTERM)
         assert await asyncio.to_thread(server.wait) == -signal.SIGTERM
     server.start()

@@ -10,7 +10,7 @@ from tests.server.tasks.support.task_client import TaskClient
 
 pytestmark = pytest.mark.needs_engine
 
-TASKS = 15
+TASKS = 14
 MOST_CRASHES = 200
 FEWEST_CRASHES = 20
 

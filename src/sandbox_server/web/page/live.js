@@ -17,8 +17,10 @@ const [screen, picture, tabList, address, status, message, dialog] = [
 const tabs = new Map(); // information of targets by their ids
 let link = null;
 let connection = null;
-let shown = null; // { targetId, sessionId }
+let shown = null; // { targetId, sessionId, frames, look }
+let recent = []; // ids of the targets that were shown, the last one last
 let follows = true;
+let isListing = false;
 let wait = FIRST_WAIT_MS;
 let retry = null;
 let isOver = false;
@@ -40,11 +42,13 @@ async function connect() {
     if (!controls() && link.sandbox !== "running") return connectLater();
     connection = await Connection.open({ onEvent: takeEvent, onClose: takeClose });
     wait = FIRST_WAIT_MS;
+    isListing = true; // the browser lists the tabs that are there, in no order
     await connection.call("Target.setDiscoverTargets", { discover: true, filter: [{ type: "page" }] });
   } catch (error) {
     if (error instanceof LinkRefused) end();
     else if (connection === null) connectLater();
   } finally {
+    isListing = false;
     render();
   }
 }
@@ -85,7 +89,9 @@ function takeTab(info) {
   if (info.type !== "page" || info.url.startsWith("devtools:")) return;
   const before = tabs.get(info.targetId);
   tabs.set(info.targetId, info);
-  if (shown === null || (follows && before?.url !== info.url)) show(info.targetId);
+  const isChanged = before?.url !== info.url;
+  if (shown === null || (follows && isChanged && !isListing)) show(info.targetId);
+  if (shown.targetId === info.targetId && (isChanged || before?.title !== info.title)) lookAgain(shown);
   render();
 }
 
@@ -94,8 +100,8 @@ function removeTab(targetId) {
   if (shown?.targetId === targetId) {
     shown = null;
     picture.hidden = dialog.hidden = true;
-    const last = [...tabs.keys()].at(-1);
-    if (last !== undefined) show(last);
+    const next = recent.findLast((each) => tabs.has(each)) ?? [...tabs.keys()].at(-1);
+    if (next !== undefined) show(next);
   }
   render();
 }
@@ -103,7 +109,8 @@ function removeTab(targetId) {
 async function show(targetId) {
   if (shown?.targetId === targetId) return;
   const before = shown;
-  const wanted = (shown = { targetId });
+  recent = [...recent.filter((each) => each !== targetId && tabs.has(each)), targetId];
+  const wanted = (shown = { targetId, frames: 0 });
   dialog.hidden = true;
   render();
   if (before?.sessionId !== undefined) leave(before.sessionId);
@@ -125,22 +132,34 @@ function leave(sessionId) {
 
 // Tabs in the background send no frames.
 async function takePicture(wanted) {
-  if (shown !== wanted || wanted.hasPicture || connection === null) return;
+  if (wanted.frames > 0 || !(await takeStill(wanted))) return;
+  setTimeout(() => takePicture(wanted), 2 * FIRST_PICTURE_MS);
+}
+
+// The frame of a page can be lost while its tab navigates, and a page that does not change sends no other.
+function lookAgain(wanted) {
+  clearTimeout(wanted.look);
+  wanted.look = setTimeout(() => takeStill(wanted), FIRST_PICTURE_MS);
+}
+
+async function takeStill(wanted) {
+  if (shown !== wanted || wanted.sessionId === undefined || connection === null) return false;
+  const { frames } = wanted;
   try {
     const [{ data }, { cssVisualViewport: size }] = await Promise.all([
       connection.call("Page.captureScreenshot", PICTURE, wanted.sessionId),
       connection.call("Page.getLayoutMetrics", {}, wanted.sessionId),
     ]);
-    if (shown === wanted && !wanted.hasPicture) await paint(data, { width: size.clientWidth, height: size.clientHeight });
-    setTimeout(() => takePicture(wanted), 2 * FIRST_PICTURE_MS);
+    if (shown === wanted && wanted.frames === frames) await paint(data, { width: size.clientWidth, height: size.clientHeight });
+    return true;
   } catch {
-    // the tab was closed
+    return false; // the tab was closed
   }
 }
 
 async function takeFrame({ data, metadata, sessionId: frame }) {
   const { sessionId } = shown;
-  shown.hasPicture = true;
+  shown.frames += 1;
   await paint(data, { width: metadata.deviceWidth, height: metadata.deviceHeight });
   // The browser sends the next frame after this: a slow viewer gets fewer.
   connection?.call("Page.screencastFrameAck", { sessionId: frame }, sessionId).catch(() => {});

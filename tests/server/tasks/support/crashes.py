@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sandbox_server import structured_logging
 
 MOST = 45
-"""A task has 33 to 41 commits from its creation to its pull request, those of its commands and its sandbox included."""
+"""A task has 28 to 36 commits from its creation to its pull request, those of its commands and its sandbox included."""
 
 _LONGEST_STEP = 5
 When = Literal["before_commit", "after_commit"]
