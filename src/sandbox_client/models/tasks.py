@@ -155,7 +155,7 @@ class TaskCreate(RequestModel):
     choice: Annotated[
         TaskChoice,
         Field(
-            description="Who chooses among the attempts. With `operator` the task waits until one is chosen."
+            description="`automatic`: the server chooses among the attempts. `operator`: the task waits until you choose one."
         ),
     ] = "automatic"
     budget: TaskBudget = Field(default_factory=TaskBudget)

@@ -26,9 +26,9 @@ _INVALID = "The link to the browser is invalid or has expired."
 
 
 class BrowserUse(StrEnum):
-    """What a token is for: drivers keep a session of a browser alive, viewers do not, and watchers change nothing.
+    """The purpose of a token. Drivers keep a session of a browser alive, viewers do not, and watchers change nothing.
 
-    Holders of a token for recordings reach no browser.
+    A token for recordings gives no access to a browser.
     """
 
     DRIVE = "drive"

@@ -48,7 +48,7 @@ class CutPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """What a piece of the file consists of; `consumed` bytes of it are complete."""
+    """The complete parts of a piece of the file, its first `consumed` bytes."""
 
     head: bytes
     parts: list[CutPart]

@@ -37,7 +37,7 @@ _LIMIT = timedelta(seconds=20)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingLimits:
-    """How much of the recordings of a sandbox is kept, and how often it is copied."""
+    """Largest size of a sandbox's recordings, and interval between two copies."""
 
     most_bytes: int = 2**30
     every: timedelta = timedelta(minutes=1)

@@ -53,7 +53,7 @@ class Definition:
     cpu_count: int | None = None
     memory_mb: int | None = None
     capabilities: Sequence[str] | None = None
-    """What its sandboxes offer; None: what those of `from_template` do."""
+    """Capabilities of its sandboxes; None: those of `from_template`."""
 
     def document(self) -> dict[str, Any]:
         document = asdict(self)

@@ -15,7 +15,7 @@ _MOST_KEPT = 1000
 
 @dataclass(frozen=True)
 class WebhookKey:
-    """What verifies the deliveries of a forge."""
+    """The secret that signs the deliveries of a forge."""
 
     forge: Forge
     sealed: bytes
@@ -30,8 +30,7 @@ class WebhookKey:
 class WebhookKeys:
     """The webhook secrets of forges, kept in memory after their first use.
 
-    What is kept may be outdated, since any server may change a forge: whoever uses it compares `sealed` in the statement that
-    depends on it.
+    A secret in memory can be outdated, since any server may change a forge. Statements that depend on one compare `sealed`.
     """
 
     def __init__(self, sessions: Sessions, vault: Vault) -> None:

@@ -186,7 +186,7 @@ async def _find_other_server(objects: GitObjects, commit: str) -> str | None:
 
 @dataclass(frozen=True)
 class Pointers:
-    """What the files of a commit point to."""
+    """The Git LFS objects that the files of a commit point to."""
 
     objects: Sequence[LfsObject] = ()
     other_server: str | None = None

@@ -36,8 +36,8 @@ _AFTER_END_S = 0.2
 class JupyterKernel(Kernel):
     """A kernel that speaks Jupyter's protocol over sockets in a directory of its own.
 
-    Messages are signed, because kernels ask for it. Signatures of the kernel are not checked: whoever can listen in the
-    directory can read the key, too.
+    Messages are signed, because kernels require it. Signatures of the kernel are not checked: a process that can listen in
+    the directory can also read the key.
     """
 
     def __init__(

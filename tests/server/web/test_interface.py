@@ -244,7 +244,8 @@ async def test_log__output_is_never_a_part_of_the_page(interface, named_server, 
     await run(api, sandbox_id, f'printf "%s\\n" "{HOSTILE}"')
     await interface.sign_in(named_server.admin_key)
     await interface.open(f"#/sandboxes/{sandbox_id}?tab=log")
-    await page.get_by_role("log").get_by_text("<script>").wait_for()
+    output = page.get_by_role("log").locator("[data-kind=stdout]")
+    await output.filter(has_text="<script>").wait_for()
     assert await page.evaluate("window.attacked") is None
 
 

@@ -1,5 +1,6 @@
-import { type RefObject, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore } from "react";
+import { type RefObject, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from "react";
 import { Moment } from "../ui/moment.tsx";
+import { useScrolled } from "../ui/scrolled.ts";
 import { pieces } from "./ansi.ts";
 import type { Line, LogStore } from "./store.ts";
 
@@ -23,22 +24,9 @@ interface LogLinesProps extends Reading {
 /** The lines of a log, of which only the visible ones exist; follows the end until the reader scrolls up. */
 export function LogLines({ store, target, found, choose, isFollowing, setFollowing }: LogLinesProps) {
   const box = useRef<HTMLDivElement>(null);
-  const [seen, setSeen] = useState({ top: 0, size: 0 });
+  const seen = useScrolled(box);
   useSyncExternalStore(store.subscribe, () => store.version);
   const { lines } = store;
-
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (element === null) return;
-    const measure = () => setSeen({ top: element.scrollTop, size: element.clientHeight });
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    element.addEventListener("scroll", measure, { passive: true });
-    return () => {
-      observer.disconnect();
-      element.removeEventListener("scroll", measure);
-    };
-  }, []);
 
   // After every change: the end moves with each line.
   useLayoutEffect(() => {

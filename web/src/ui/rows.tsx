@@ -1,4 +1,5 @@
-import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
+import { useScrolled } from "./scrolled.ts";
 
 const BEYOND = 6; // rows above and below what is seen
 
@@ -14,20 +15,7 @@ interface RowsProps {
 /** A list of rows of one height, of which only the visible ones exist. */
 export function Rows({ count, height, label, cursor, row }: RowsProps) {
   const box = useRef<HTMLDivElement>(null);
-  const [seen, setSeen] = useState({ top: 0, size: 0 });
-
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (element === null) return;
-    const measure = () => setSeen({ top: element.scrollTop, size: element.clientHeight });
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    element.addEventListener("scroll", measure, { passive: true });
-    return () => {
-      observer.disconnect();
-      element.removeEventListener("scroll", measure);
-    };
-  }, []);
+  const seen = useScrolled(box);
 
   useEffect(() => {
     const element = box.current;

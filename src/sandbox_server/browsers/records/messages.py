@@ -94,7 +94,7 @@ def unpack_messages(content: bytes) -> Iterator[CdpMessage]:
 
 @dataclass
 class _Content:
-    """What is known of a message; a shortened one has no fields but these."""
+    """Fields of a CDP message; a shortened message has no others."""
 
     method: str | None
     number: int | None

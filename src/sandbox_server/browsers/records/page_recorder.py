@@ -26,7 +26,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What is recorded of a session."""
+    """The records that a session keeps: its settings and the server's limits decide."""
 
     logs: bool
     frames: bool

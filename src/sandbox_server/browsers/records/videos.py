@@ -1,4 +1,4 @@
-"""Videos of recorded pages, made by ffmpeg from their pictures when they are asked for."""
+"""Videos of recorded pages, which ffmpeg encodes from their pictures on request."""
 
 import asyncio
 import os

@@ -112,7 +112,7 @@ class AttemptState(StrEnum):
 
 
 class ChoiceBy(StrEnum):
-    """Who chooses among the attempts at a task."""
+    """Whether the server or an operator chooses among the attempts at a task."""
 
     AUTOMATIC = "automatic"
     OPERATOR = "operator"

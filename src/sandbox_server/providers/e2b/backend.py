@@ -86,7 +86,7 @@ class E2BBackend:
     """
 
     capabilities: frozenset[str] | None = None
-    """What all that its sandboxes can offer is; None: it depends on their templates."""
+    """The only capabilities that its sandboxes can have; None: those of their templates."""
 
     def __init__(
         self,
